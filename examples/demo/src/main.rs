@@ -1,0 +1,2 @@
+//! The demo driver (placeholder until the operator runs).
+fn main() {}
