@@ -1,1 +1,3 @@
+//! The operator's program.
+
 fn main() {}

@@ -1,0 +1,89 @@
+//! Every name that leaves the process: annotations, labels, finalizer, field managers, object suffixes.
+
+/// Prefix of our own annotations and labels.
+pub const DOMAIN: &str = "modelrollout.dev";
+
+/// Act: `approve=<attempt>/<stage>` passes an approval of that stage.
+pub const ANNOTATION_APPROVE: &str = "modelrollout.dev/approve";
+/// Act: `rollback=<reason>` goes back to the previous color.
+pub const ANNOTATION_ROLLBACK: &str = "modelrollout.dev/rollback";
+/// Act: `retry=<token>` opens a new attempt of a revision that was rolled back.
+pub const ANNOTATION_RETRY: &str = "modelrollout.dev/retry";
+
+/// On a Pod template: `<model name>@<model version>` that its Pods serve.
+pub const ANNOTATION_MODEL: &str = "modelrollout.dev/model";
+
+/// The Deployment controller's own count of template changes.
+pub const ANNOTATION_DEPLOYMENT_REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// Keeps the object until traffic is whole again and our own objects are gone.
+pub const FINALIZER: &str = "modelrollout.dev/traffic";
+
+/// Label on the objects that we create.
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`LABEL_MANAGED_BY`].
+pub const MANAGED_BY: &str = "modelrollout";
+
+/// Field manager of the status subresource.
+pub const MANAGER_STATUS: &str = "modelrollout.dev/status";
+/// Field manager of Ingress writes.
+pub const MANAGER_TRAFFIC: &str = "modelrollout.dev/traffic";
+/// Field manager of the scale subresource.
+pub const MANAGER_SCALE: &str = "modelrollout.dev/scale";
+/// Field manager of the finalizer and of removing acts.
+pub const MANAGER_META: &str = "modelrollout.dev/meta";
+
+/// Prefix of the nginx annotation dialect.
+pub const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
+/// Marks an Ingress as a canary of another one with the same host and path.
+pub const NGINX_CANARY: &str = "nginx.ingress.kubernetes.io/canary";
+/// Share of requests that a canary takes, in percent.
+pub const NGINX_CANARY_WEIGHT: &str = "nginx.ingress.kubernetes.io/canary-weight";
+/// The annotation that named a class before `spec.ingressClassName` existed.
+pub const ANNOTATION_INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+
+/// Longest object name that Kubernetes accepts for an Ingress.
+const MAX_NAME: usize = 253;
+
+/// Name of the canary Ingress of the rollout `name`.
+pub fn canary_name(name: &str) -> String {
+    suffixed(name, "-canary")
+}
+
+/// Name of the anchor Ingress of the rollout `name`.
+pub fn anchor_name(name: &str) -> String {
+    suffixed(name, "-anchor")
+}
+
+/// `name` + `suffix`; a name that would be too long is cut and gets a hash of the whole, so two long names stay apart.
+fn suffixed(name: &str, suffix: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    if name.len() + suffix.len() <= MAX_NAME {
+        return format!("{name}{suffix}");
+    }
+    let hash = Sha256::digest(name.as_bytes());
+    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let keep = MAX_NAME - suffix.len() - hash.len() - 1;
+    let head: String = name.chars().take(keep).collect();
+    format!("{}-{hash}{suffix}", head.trim_end_matches(['-', '.']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_name_is_only_suffixed() {
+        assert_eq!(canary_name("bot"), "bot-canary");
+        assert_eq!(anchor_name("bot"), "bot-anchor");
+    }
+
+    #[test]
+    fn long_names_fit_and_stay_apart() {
+        let one = canary_name(&format!("{}x", "a".repeat(252)));
+        let two = canary_name(&format!("{}y", "a".repeat(252)));
+        assert!(one.len() <= 253 && two.len() <= 253);
+        assert_ne!(one, two);
+        assert!(one.ends_with("-canary"));
+    }
+}

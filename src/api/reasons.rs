@@ -1,0 +1,297 @@
+//! Words with a meaning on the wire: steps, phases, causes, condition types and reasons. A closed set, each with
+//! `as_str`, so that a word in a document can be found in one place.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Defines a closed set of words that are written exactly as the variants are named.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $word:ident),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum $name { $($(#[$doc])* $word),+ }
+
+        impl $name {
+            /// Every word, in a fixed order.
+            pub const ALL: &[$name] = &[$($name::$word),+];
+
+            /// As it is written.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$word => stringify!($word)),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// Where an attempt stands. This, and never the phase, is what the engine reads.
+    Step {
+        /// The target is scaled up, becomes ready and is bound to its model and prompt. No traffic has moved.
+        Preparing,
+        /// The target has the share of a stage.
+        Stage,
+        /// The Ingress backend is being switched to the target.
+        Promoting,
+        /// The target carries all traffic; the old color is kept.
+        Buffering,
+        /// Traffic goes back, or has gone back.
+        RollingBack,
+    }
+}
+
+words! {
+    /// One word for people.
+    Phase {
+        /// Nothing to do.
+        Stable,
+        /// The target is made ready.
+        Preparing,
+        /// A stage runs.
+        Progressing,
+        /// A stage cannot go on; the message says why.
+        Holding,
+        /// A stage waits for a person.
+        AwaitingApproval,
+        /// The backend is being switched.
+        Promoting,
+        /// The target carries all traffic; the old color is kept.
+        Buffering,
+        /// Traffic goes back.
+        RollingBack,
+        /// The target was tried and traffic went back.
+        RolledBack,
+        /// The spec or the cluster does not allow a rollout; the message says what to do.
+        Invalid,
+    }
+}
+
+words! {
+    /// What part a color plays.
+    Role {
+        /// It carries production traffic.
+        Stable,
+        /// It is being tried.
+        Canary,
+        /// It has lost its traffic and is kept for a while.
+        Draining,
+        /// It carries nothing.
+        Idle,
+    }
+}
+
+words! {
+    /// What the evidence says of a gate.
+    Verdict {
+        /// Within the limit, on enough samples.
+        Pass,
+        /// Over the limit.
+        Fail,
+        /// No verdict yet; the reason says why.
+        Hold,
+    }
+}
+
+words! {
+    /// Why an attempt went back.
+    Cause {
+        /// A gate failed.
+        GateFailed,
+        /// The target lost the Pods that its share needs.
+        ReadinessLost,
+        /// Somebody asked for it by the act `modelrollout.dev/rollback`.
+        RollbackRequested,
+        /// `spec.target` was set back.
+        TargetTurnedBack,
+        /// The target was not ready in time.
+        ProgressDeadlineExceeded,
+        /// Somebody else switched the backend.
+        ExternalSwitch,
+        /// The target's Deployment, model or prompt changed.
+        RevisionChanged,
+        /// The Ingress is gone, is another one, or no longer names either Service.
+        IngressLost,
+    }
+}
+
+words! {
+    /// How an attempt ended.
+    Outcome {
+        /// The target carries production traffic and the buffer is over.
+        Promoted,
+        /// Traffic went back.
+        RolledBack,
+        /// It ended before any traffic had moved.
+        Aborted,
+    }
+}
+
+words! {
+    /// Types of the conditions.
+    ConditionType {
+        /// The summary: traffic is where the spec wants it, or on its way.
+        Ready,
+        /// What the rollout refers to exists and fits together.
+        Preflight,
+        /// An attempt is under way and moves.
+        Progressing,
+        /// Every gate passes.
+        GatesPassing,
+        /// The target's Pods are of the model that the spec names.
+        ModelBound,
+        /// The target's Pods refer to the prompt that the spec names.
+        PromptBound,
+        /// The ingress controller was seen to follow the last write.
+        TrafficVerified,
+        /// Going back is possible, and how fast.
+        RollbackReady,
+        /// The target was tried and traffic went back.
+        RolledBack,
+    }
+}
+
+words! {
+    /// Reasons of conditions, holds and Events.
+    Reason {
+        // Preflight
+        /// All is well.
+        Passed,
+        /// The Deployment is missing.
+        DeploymentMissing,
+        /// The Service is missing.
+        ServiceMissing,
+        /// The Ingress is missing.
+        IngressMissing,
+        /// No path of the Ingress names either Service.
+        BackendMismatch,
+        /// Paths of the Ingress name both Services.
+        AmbiguousActiveColor,
+        /// A path is of a type that cannot be carried to a canary.
+        UnsupportedPath,
+        /// An object has the name that ours would have.
+        NameTaken,
+        /// An older ModelRollout uses the same objects.
+        Conflict,
+        /// The spec cannot be read.
+        InvalidSpec,
+        /// Something could not be read from the API server.
+        Unreadable,
+        // Progress and holds
+        /// Nothing to do.
+        AtTarget,
+        /// An attempt was rolled back; nothing starts by itself.
+        RevisionFailed,
+        /// An attempt began.
+        AttemptStarted,
+        /// The target becomes ready.
+        WaitingForReadiness,
+        /// The target has too few ready Pods for the next share.
+        CapacityShort,
+        /// The Pod template names another model than the spec.
+        TemplateDisagrees,
+        /// The ConfigMap of the prompt is missing.
+        PromptMissing,
+        /// The Pod template does not refer to the ConfigMap.
+        PromptNotReferenced,
+        /// A stage began.
+        StageStarted,
+        /// A stage is held for its time.
+        StageRunning,
+        /// Too few samples.
+        InsufficientSamples,
+        /// A gate has no data.
+        NoData,
+        /// A gate's query failed.
+        QueryFailed,
+        /// A gate's answer makes no sense.
+        InvalidData,
+        /// The operator knows no source of that name.
+        UnknownSource,
+        /// The histogram's buckets are too coarse for a verdict.
+        BucketTooCoarse,
+        /// There is nothing to compare with.
+        NoBaseline,
+        /// Within the limit.
+        WithinLimit,
+        /// Over the limit.
+        OverLimit,
+        /// Not judged in this stage.
+        NotInThisStage,
+        /// A stage waits for `modelrollout.dev/approve`.
+        ApprovalRequired,
+        /// A stage was approved.
+        StageApproved,
+        /// The backend is being switched.
+        Switching,
+        /// The backend was switched.
+        Promoted,
+        /// The old color is kept.
+        BufferRunning,
+        /// The buffer is over.
+        BufferEnded,
+        /// The buffer ended while a gate had no verdict.
+        BufferEndedUnjudged,
+        /// The old color was scaled to zero.
+        ScaledToZero,
+        /// The attempt is complete.
+        Completed,
+        /// Traffic goes back.
+        RollbackStarted,
+        /// Traffic went back.
+        RolledBack,
+        /// Going back waits: the live color has no ready Pod.
+        RollbackBlocked,
+        /// An attempt ended before any traffic had moved.
+        AttemptAborted,
+        /// A changed or deleted canary was put back.
+        CanaryRestored,
+        /// Somebody else switched the backend to a color that can carry the traffic.
+        ExternalSwitch,
+        /// Somebody else switched the backend to a color that cannot carry the traffic; it was written back.
+        BackendRestored,
+        /// The color that carries traffic was read from the Ingress.
+        Adopted,
+        // Gates, binding, verification
+        /// There are no gates.
+        NoGates,
+        /// Every gate passes.
+        AllPassing,
+        /// A gate failed.
+        GateFailed,
+        /// Gates wait for evidence.
+        Judging,
+        /// The Pod template carries no annotation of its model.
+        NotDeclared,
+        /// It is bound.
+        Bound,
+        /// There is no prompt in the spec.
+        NoPrompt,
+        /// No probe was made: the write was read back and given time.
+        NotProbed,
+        /// Nothing is in flight.
+        AtRest,
+        // Rollback readiness
+        /// One write takes the target's share away.
+        OneWrite,
+        /// The old color is up; one write switches back.
+        Buffered,
+        /// The old color is no longer kept.
+        NotKept,
+        /// There is no earlier color.
+        NothingToRollBackTo,
+        // Acts
+        /// An act ran.
+        ActApplied,
+        /// An act was stale or unknown and did nothing.
+        ActIgnored,
+        /// A condition has not been looked at yet.
+        NotChecked,
+        /// The object is being deleted.
+        Deleting,
+    }
+}

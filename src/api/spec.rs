@@ -1,0 +1,373 @@
+//! What the user writes: `ModelRollout.spec`. The doc comments are what `kubectl explain` prints.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::scalars::{Color, DurationText, Percent};
+use super::status::ModelRolloutStatus;
+
+/// Moves production traffic from one color (a Deployment, its Service, its model and its prompt) to the other in
+/// judged stages, keeps the old color warm through a rollback buffer, and goes back at once when the evidence is bad.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "modelrollout.dev",
+    version = "v1alpha1",
+    kind = "ModelRollout",
+    plural = "modelrollouts",
+    shortname = "mr",
+    category = "all",
+    namespaced,
+    status = "ModelRolloutStatus",
+    derive = "PartialEq",
+    printcolumn(name = "Active", type_ = "string", json_path = ".status.activeColor"),
+    printcolumn(name = "Target", type_ = "string", json_path = ".spec.target"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Stage", type_ = "string", json_path = ".status.summary.stage"),
+    printcolumn(name = "Weight", type_ = "integer", json_path = ".status.summary.weight"),
+    printcolumn(name = "Gates", type_ = "string", json_path = ".status.summary.gates"),
+    printcolumn(name = "Model", type_ = "string", json_path = ".status.summary.model"),
+    printcolumn(name = "Prompt", type_ = "string", json_path = ".status.summary.prompt"),
+    printcolumn(name = "Target-Model", type_ = "string", json_path = ".status.summary.targetModel", priority = 1),
+    printcolumn(name = "Target-Prompt", type_ = "string", json_path = ".status.summary.targetPrompt", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.summary.message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || (self.spec.blue.deploymentName == oldSelf.spec.blue.deploymentName && self.spec.green.deploymentName == oldSelf.spec.green.deploymentName)")
+        .message("spec.blue.deploymentName and spec.green.deploymentName cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || (self.spec.blue.serviceName == oldSelf.spec.blue.serviceName && self.spec.green.serviceName == oldSelf.spec.green.serviceName)")
+        .message("spec.blue.serviceName and spec.green.serviceName cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || self.spec.traffic.ingress.names == oldSelf.spec.traffic.ingress.names")
+        .message("spec.traffic.ingress.names cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+    validation = Rule::new("self.metadata.name.size() <= 200")
+        .message("metadata.name must be at most 200 characters: objects of ours are named after it")
+)]
+#[x_kube(
+    validation = Rule::new("self.blue.deploymentName != self.green.deploymentName")
+        .message("spec.blue.deploymentName and spec.green.deploymentName must differ: each color needs a Deployment of its own"),
+    validation = Rule::new("self.blue.serviceName != self.green.serviceName")
+        .message("spec.blue.serviceName and spec.green.serviceName must differ: each color needs a Service of its own"),
+    validation = Rule::new("self.stages.all(s, !has(s.gates) || s.gates.all(g, has(self.gates) && self.gates.exists(x, x.name == g)))")
+        .message("spec.stages[].gates may only name gates that are in spec.gates")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelRolloutSpec {
+    /// The blue side: a Deployment, the Service that selects its Pods, and the model and prompt that they serve.
+    pub blue: ColorSpec,
+    /// The green side, of the same shape.
+    pub green: ColorSpec,
+    /// The color that shall carry production traffic. Changing it starts a rollout; changing it back while the old
+    /// color is still up sends traffic back in one write.
+    pub target: Color,
+    /// How traffic reaches the two Services.
+    pub traffic: TrafficSpec,
+    /// The schedule: each stage gives the target a larger share of traffic, holds it for a while and judges the gates.
+    /// Weights rise strictly and the last one is 100.
+    #[schemars(length(min = 1, max = 20))]
+    #[x_kube(
+        validation = Rule::new("self.all(s, self.filter(t, t.weight == s.weight).size() == 1) && self.map(s, s.weight).isSorted()")
+            .message("the weights of spec.stages must rise strictly, such as 5, 25, 50, 100"),
+        validation = Rule::new("self.size() == 0 || self[self.size() - 1].weight == 100")
+            .message("the last stage of spec.stages must have weight 100")
+    )]
+    pub stages: Vec<StageSpec>,
+    /// What is judged at every stage and in the rollback buffer. Without gates a rollout moves by time and readiness
+    /// alone, and says so (`GatesPassing=Unknown/NoGates`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub gates: Vec<GateSpec>,
+    /// What happens before the target gets traffic.
+    #[serde(default)]
+    pub prepare: PrepareSpec,
+    /// What happens to the old color after the switch.
+    #[serde(default)]
+    pub rollback: RollbackSpec,
+}
+
+/// One side of a rollout. Every name is of an object in the same namespace.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColorSpec {
+    /// Name of the Deployment whose Pods serve this color.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub deployment_name: String,
+    /// Name of the Service that selects this color's Pods and nothing else.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    pub service_name: String,
+    /// The model that this color serves.
+    pub model: ModelSpec,
+    /// The prompt template that this color's Pods read. Model and prompt always move, and go back, together. It may be
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<PromptTemplateSpec>,
+}
+
+/// A model, by name and version. Pods that carry the annotation `modelrollout.dev/model: <name>@<version>` on their
+/// template are checked against it, and nothing moves while the two disagree.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelSpec {
+    /// Name of the model, such as `llama-3.1-8b-instruct`.
+    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"))]
+    pub name: String,
+    /// Version of the model, such as a date or a tag.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"))]
+    pub version: String,
+}
+
+/// A prompt template: a ConfigMap that the Deployment's Pod template refers to, by a volume, a projected volume, `env`
+/// or `envFrom`.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptTemplateSpec {
+    /// Name of the ConfigMap. Use a new ConfigMap, best with `immutable: true`, for each version.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub config_map_name: String,
+    /// Version of the prompt, for people: it is shown in the columns and in the history.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"))]
+    pub version: String,
+}
+
+/// How traffic reaches the two Services.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficSpec {
+    /// An Ingress whose backend is one of the two Services.
+    pub ingress: IngressSpec,
+}
+
+/// The Ingress that carries production traffic.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IngressSpec {
+    /// Name of the Ingress. Its backend is switched between the two Services; the shares of the stages are kept on an
+    /// Ingress of our own, `<name of the ModelRollout>-canary`.
+    #[schemars(length(min = 1, max = 1), inner(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub names: Vec<String>,
+    /// The annotation dialect that the ingress controller speaks. `nginx` is that of ingress-nginx, which the nginx
+    /// provider of Traefik (3.7 and later) speaks too.
+    #[serde(default)]
+    pub controller: ControllerDialect,
+}
+
+/// How a share of traffic is told to the ingress controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ControllerDialect {
+    /// `nginx.ingress.kubernetes.io/canary` and `canary-weight` on a second Ingress.
+    #[default]
+    Nginx,
+}
+
+/// One step of the schedule.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageSpec {
+    /// Share of production traffic that the target gets in this stage, in percent.
+    #[schemars(range(min = 1, max = 100))]
+    pub weight: i32,
+    /// How long the stage lasts at least. It goes on longer while a gate has too few samples, while the target has too
+    /// few ready Pods, and while an approval is missing.
+    pub hold: DurationText,
+    /// `Required`: after the hold, wait for `modelrollout.dev/approve=<attempt>/<stage>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// Names of the gates that are judged in this stage; left out: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 10), inner(length(min = 1, max = 63)))]
+    pub gates: Option<Vec<String>>,
+}
+
+/// Whether a person must agree before the next stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Approval {
+    /// Somebody has to approve.
+    Required,
+}
+
+/// One thing that is judged. Exactly one of `errorRate`, `latency` and `value` is given. In selectors and queries
+/// `{{namespace}}`, `{{service}}` and `{{deployment}}` stand for the color's own, and `{{window}}` for the time since
+/// the stage began.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[x_kube(
+    validation = Rule::new("(has(self.errorRate) ? 1 : 0) + (has(self.latency) ? 1 : 0) + (has(self.value) ? 1 : 0) == 1")
+        .message("a gate of spec.gates has exactly one of errorRate, latency and value")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct GateSpec {
+    /// Name of the gate, unique in this rollout.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Name of the Prometheus to ask, of those that the operator was started with.
+    #[serde(default = "default_source")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub source: String,
+    /// Bad requests of all requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_rate: Option<ErrorRateGate>,
+    /// A quantile of a latency histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyGate>,
+    /// Any query that gives one number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<ValueGate>,
+    /// How many requests of the target must have been counted in the stage before the gate may pass or fail. The
+    /// default is five times what would hold one bad request at the limit: 100 at 5 %, 500 at 1 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub min_samples: Option<i64>,
+}
+
+/// The source that a gate asks when it names none.
+pub const DEFAULT_SOURCE: &str = "default";
+
+fn default_source() -> String {
+    DEFAULT_SOURCE.to_owned()
+}
+
+/// A limit on bad requests of all requests, both counted from counters.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[x_kube(
+    validation = Rule::new("has(self.max) || has(self.maxIncrease)")
+        .message("errorRate needs a limit: max, maxIncrease or both")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorRateGate {
+    /// Selector of the counters of bad requests, such as `http_requests_total{service="{{service}}",code=~"5.."}`. A
+    /// plain selector, no expression: we count its samples ourselves, exactly.
+    #[schemars(length(min = 1, max = 1024))]
+    pub bad: String,
+    /// Selector of the counters of all requests.
+    #[schemars(length(min = 1, max = 1024))]
+    pub total: String,
+    /// The largest share of bad requests that is fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Percent>,
+    /// How many points above the other color's share, over the same time, is fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_increase: Option<Percent>,
+}
+
+/// A limit on a quantile of a latency histogram.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[x_kube(
+    validation = Rule::new("has(self.max) || has(self.maxRatio)")
+        .message("latency needs a limit: max, maxRatio or both")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyGate {
+    /// Selector of the buckets of a classic histogram in seconds, such as
+    /// `http_request_duration_seconds_bucket{service="{{service}}"}`.
+    #[schemars(length(min = 1, max = 1024))]
+    pub histogram: String,
+    /// The quantile that is judged, such as `"0.99"`.
+    #[schemars(length(min = 3, max = 8), regex(pattern = r"^0\.[0-9]{1,6}$"))]
+    #[x_kube(
+        validation = Rule::new("double(self) > 0.0").message("quantile must be above 0 and below 1, such as \"0.99\"")
+    )]
+    pub quantile: String,
+    /// The longest that is fine. Best one of the histogram's bucket bounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<LatencyText>,
+    /// How many times the other color's quantile, over the same time, is fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_ratio: Option<f64>,
+}
+
+/// A limit on the one number that a query gives.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[x_kube(
+    validation = Rule::new("has(self.min) || has(self.max)").message("value needs a limit: min, max or both")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ValueGate {
+    /// A PromQL query that gives one number: a scalar, or a vector of one series.
+    #[schemars(length(min = 1, max = 2048))]
+    pub query: String,
+    /// The smallest that is fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// The largest that is fine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+/// A latency in the format of Gateway API durations: `250ms`, `5s`. 1 millisecond to 1 hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LatencyText(pub String);
+
+impl JsonSchema for LatencyText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Latency".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "maxLength": 24,
+            "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$",
+            "x-kubernetes-validations": [{
+                "rule": "duration(self) >= duration('1ms') && duration(self) <= duration('1h')",
+                "message": "must be a duration from 1ms to 1h, such as 250ms or 5s"
+            }]
+        })
+    }
+}
+
+/// What happens before the target gets traffic.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PrepareSpec {
+    /// `MatchActive` scales the target up to the active color's replicas before it gets traffic; `Leave` never scales
+    /// it. A color that serves is never scaled down.
+    pub replicas: PrepareReplicas,
+    /// How long the target may take to be ready. After that the attempt ends; no traffic has moved.
+    pub progress_deadline: DurationText,
+}
+
+impl Default for PrepareSpec {
+    fn default() -> Self {
+        Self { replicas: PrepareReplicas::MatchActive, progress_deadline: "30m".into() }
+    }
+}
+
+/// Who sets the replicas of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PrepareReplicas {
+    /// The operator scales the target up to the active color's replicas.
+    MatchActive,
+    /// The operator scales nothing up.
+    Leave,
+}
+
+/// What happens to the old color after the switch.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollbackSpec {
+    /// How long the old color stays up, untouched, after the switch. Within it, going back is one write.
+    pub buffer: DurationText,
+    /// What becomes of the old color then: `ScaleToZero`, or `Leave` it up.
+    pub after_buffer: AfterBuffer,
+}
+
+impl Default for RollbackSpec {
+    fn default() -> Self {
+        Self { buffer: "10m".into(), after_buffer: AfterBuffer::ScaleToZero }
+    }
+}
+
+/// What becomes of the old color when the buffer is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AfterBuffer {
+    /// Its Deployment is scaled to zero.
+    ScaleToZero,
+    /// It is left as it is.
+    Leave,
+}

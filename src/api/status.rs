@@ -1,0 +1,328 @@
+//! What the user sees: `ModelRollout.status`.
+//!
+//! `attempt` is the engine's memory: only what cannot be observed again. Everything else is for people and is derived.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::reasons::{Cause, Outcome, Phase, Role, Step, Verdict};
+use super::scalars::Color;
+
+/// What the operator saw, did and waits for.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelRolloutStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// One word for people. Derived; the operator never reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The short texts behind the columns of `kubectl get`.
+    #[serde(default)]
+    pub summary: Summary,
+    /// The color that carries production traffic. Read once from the Ingress, and from then on kept here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_color: Option<Color>,
+    /// The other color.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_color: Option<Color>,
+    /// The last promotion that stood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_promoted: Option<Promoted>,
+    /// The two colors, while an attempt is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["color".into()]))]
+    pub colors: Vec<ColorStatus>,
+    /// The current attempt, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    /// A revision that was rolled back. It is not tried again until the target's revision changes, the target is set
+    /// back and again, or the act `modelrollout.dev/retry` asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub failed_revision: Option<String>,
+    /// The last verdict of each gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub gates: Vec<GateStatus>,
+    /// When the numbers of `gates` and `colors` were last written; they are refreshed at most every 10 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refreshed_at: Option<Time>,
+    /// The last acts (annotations) that were seen, with their effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub acts: Vec<ActRecord>,
+    /// The last attempts that ended, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub history: Vec<HistoryEntry>,
+    /// `Ready`, `Preflight`, `Progressing`, `GatesPassing`, `ModelBound`, `PromptBound`, `TrafficVerified`,
+    /// `RollbackReady`, `RolledBack`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The short texts behind the columns of `kubectl get`.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Summary {
+    /// `3/5`: the stage that runs, of how many.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stage: String,
+    /// Share of traffic that the target has, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i32>,
+    /// `1/2 passing: p99 …`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub gates: String,
+    /// The model that serves, `name@version`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    /// The version of the prompt that serves.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+    /// The target's model.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub target_model: String,
+    /// The version of the target's prompt.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub target_prompt: String,
+    /// What it waits for, in one sentence.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// A promotion.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Promoted {
+    /// The color that was promoted.
+    pub color: Color,
+    /// Its revision.
+    #[schemars(length(max = 512))]
+    pub revision: String,
+    /// When its backend was switched to.
+    pub time: Time,
+}
+
+/// One color, as it stands.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColorStatus {
+    /// Which color.
+    pub color: Color,
+    /// What part it plays.
+    pub role: Role,
+    /// Pods that are Ready and not terminating.
+    pub ready: i32,
+    /// Replicas that its Deployment wants.
+    pub desired: i32,
+    /// Its share of traffic, in percent.
+    pub weight: i32,
+    /// Its model, `name@version`.
+    pub model: String,
+    /// The version of its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Hash of its prompt's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_hash: Option<String>,
+}
+
+/// The engine's memory of one attempt to move traffic from one color to the other.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// Rises by one with every attempt of this object.
+    pub id: i64,
+    /// Whether it is still under way.
+    pub open: bool,
+    /// The color that carried traffic when it began.
+    pub from: Color,
+    /// The color that shall carry it.
+    pub to: Color,
+    /// What `to` was when it began: Deployment, template revision, model, prompt and content hash.
+    #[schemars(length(max = 512))]
+    pub revision: String,
+    /// Where it stands.
+    pub step: Step,
+    /// Index of the stage that runs, from 0.
+    pub stage_index: i32,
+    /// The share that `to` shall have now, in percent.
+    pub weight_intended: i32,
+    /// When it began.
+    pub started_at: Time,
+    /// When the stage's clock started: the write of the weight and the time that the ingress controller needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage_started_at: Option<Time>,
+    /// The stage (from 1) that was approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_stage: Option<i32>,
+    /// Hash of the gates that the evidence is judged by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gates_hash: Option<String>,
+    /// What was counted in this stage so far; counting goes on from here after a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub evidence: Vec<Evidence>,
+    /// The other color's counts of the last stage in which both had traffic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub baseline: Vec<Evidence>,
+    /// Replicas of `to` before it was prepared; it returns to them after a rollback.
+    pub replicas_before: i32,
+    /// Replicas of `from` when the attempt began; what a share of traffic needs is counted from them.
+    pub active_replicas: i32,
+    /// Since when `to` has had too few ready Pods for its share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_since: Option<Time>,
+    /// When the backend had been switched and the buffer began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_started_at: Option<Time>,
+    /// When the old color stops being kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_ends_at: Option<Time>,
+    /// Why it goes back, or went back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// That cause in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub cause_message: Option<String>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// After a rollback: until when `to` keeps its Pods, so that running streams can end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_until: Option<Time>,
+}
+
+/// What was counted of one gate and one color between the start of the stage and `through`.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    /// Name of the gate.
+    pub gate: String,
+    /// Whose requests.
+    pub color: Color,
+    /// Samples up to and including this instant are in the counts.
+    pub through: Time,
+    /// All requests.
+    pub total: i64,
+    /// Bad requests, of an `errorRate` gate.
+    #[serde(default)]
+    pub bad: i64,
+    /// Upper bounds of the histogram's buckets in seconds, rising, without `+Inf`, of a `latency` gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub bounds: Vec<f64>,
+    /// Requests that took at most the bound of the same place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub counts: Vec<i64>,
+}
+
+/// The last verdict of one gate.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateStatus {
+    /// Name of the gate.
+    pub name: String,
+    /// What the evidence says.
+    pub verdict: Verdict,
+    /// A word for why.
+    pub reason: String,
+    /// The target's value, as text with its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// The other color's value over the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Requests of the target that were counted in this stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<i64>,
+    /// How many are needed for a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<i64>,
+    /// One sentence: what was counted, and what is missing.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+}
+
+/// An act (an annotation) that was seen once.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActRecord {
+    /// `approve`, `rollback` or `retry`.
+    pub act: String,
+    /// Number of the attempt that it was seen in.
+    #[serde(default)]
+    pub attempt: i64,
+    /// The value of the annotation.
+    #[schemars(length(max = 256))]
+    pub value: String,
+    /// What it did, or why it did nothing.
+    #[schemars(length(max = 512))]
+    pub effect: String,
+    /// When it was seen.
+    pub time: Time,
+}
+
+/// An attempt that ended.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    /// Number of the attempt.
+    pub attempt: i64,
+    /// From which color.
+    pub from: Color,
+    /// To which color.
+    pub to: Color,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it went back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// That cause in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// What was tried.
+    #[schemars(length(max = 512))]
+    pub revision: String,
+    /// Its model, `name@version`.
+    pub model: String,
+    /// The version of its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The largest share of traffic that it had, in percent.
+    pub weight: i32,
+    /// When it began.
+    pub started_at: Time,
+    /// When it ended.
+    pub ended_at: Time,
+    /// The last verdicts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub gates: Vec<GateRecord>,
+}
+
+/// The last verdict of a gate in an attempt that ended.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateRecord {
+    /// Name of the gate.
+    pub name: String,
+    /// What the evidence said.
+    pub verdict: Verdict,
+    /// The sentence that went with it.
+    #[schemars(length(max = 256))]
+    pub message: String,
+}

@@ -1,0 +1,260 @@
+//! What the shell saw, as plain facts. Each says how we know: `Found`, `Missing` or `Unreadable`; unreadable is never
+//! missing. Nothing in here decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::Color;
+use crate::api::reasons::Reason;
+
+/// A fact about one object, and how we know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// It is there.
+    Found(T),
+    /// The API server says that it is not there.
+    Missing,
+    /// It could not be read (yet); the text says why. Never to be taken for `Missing`.
+    Unreadable(String),
+}
+
+impl<T> Lookup<T> {
+    /// The object, if it is there.
+    pub fn found(&self) -> Option<&T> {
+        match self {
+            Lookup::Found(value) => Some(value),
+            Lookup::Missing | Lookup::Unreadable(_) => None,
+        }
+    }
+
+    /// Whether the API server says that it is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Lookup::Missing)
+    }
+}
+
+/// One value for each color.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByColor<T> {
+    /// Blue's.
+    pub blue: T,
+    /// Green's.
+    pub green: T,
+}
+
+impl<T> ByColor<T> {
+    /// That of `color`.
+    pub fn get(&self, color: Color) -> &T {
+        match color {
+            Color::Blue => &self.blue,
+            Color::Green => &self.green,
+        }
+    }
+}
+
+/// Everything that a plan is made from, besides the object itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The two sides.
+    pub colors: ByColor<ColorSeen>,
+    /// The Ingress of `spec.traffic.ingress.names`.
+    pub ingress: Lookup<IngressSeen>,
+    /// The Ingress that has the name of our canary, whoever owns it.
+    pub canary: Lookup<IngressSeen>,
+    /// The Ingress that has the name of our anchor, whoever owns it.
+    pub anchor: Lookup<IngressSeen>,
+    /// The newest reading of each gate, by the gate's name.
+    pub readings: BTreeMap<String, Reading>,
+    /// Name of an older ModelRollout that uses one of our Deployments, Services or Ingresses.
+    pub elder: Option<String>,
+    /// Time that the ingress controller is given to follow a write.
+    pub settle: Duration,
+}
+
+/// One side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColorSeen {
+    /// Its Deployment.
+    pub deployment: Lookup<DeploymentSeen>,
+    /// Its Service.
+    pub service: Lookup<ServiceSeen>,
+    /// Its Pods; unreadable unless they are watched.
+    pub pods: Lookup<PodsSeen>,
+    /// How many ready endpoints its Service has; unreadable unless they are watched.
+    pub endpoints: Lookup<i32>,
+    /// The ConfigMap of its prompt; `Missing` also if the spec names none.
+    pub prompt: Lookup<PromptSeen>,
+}
+
+/// What matters of a Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeploymentSeen {
+    /// Its uid: a deleted and re-created Deployment is another one.
+    pub uid: String,
+    /// For preconditions.
+    pub resource_version: String,
+    /// Moves with every change of its spec, scaling included.
+    pub generation: i64,
+    /// The generation that its status is about.
+    pub observed_generation: i64,
+    /// The annotation `deployment.kubernetes.io/revision`: moves with the Pod template only.
+    pub template_revision: String,
+    /// `spec.replicas`.
+    pub desired: i32,
+    /// `status.replicas`.
+    pub total: i32,
+    /// `status.updatedReplicas`.
+    pub updated: i32,
+    /// `status.readyReplicas`.
+    pub ready: i32,
+    /// The Pod template's annotation `modelrollout.dev/model`.
+    pub model: Option<String>,
+    /// ConfigMaps that the Pod template refers to, by volume, projected volume, env or envFrom of any container.
+    pub config_maps: BTreeSet<String>,
+    /// Its Pod selector, as a label selector in text form.
+    pub selector: String,
+}
+
+/// What matters of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceSeen {
+    /// Whether it selects Pods at all.
+    pub has_selector: bool,
+}
+
+/// What matters of the Pods that a Deployment's selector selects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodsSeen {
+    /// Pods with the condition Ready=True that are not terminating. Never counted from the phase.
+    pub ready: i32,
+    /// Why others are not ready, such as `Unschedulable: 0/1 nodes are available`; the first few, in a fixed order.
+    pub reasons: Vec<String>,
+}
+
+/// What matters of a prompt's ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptSeen {
+    /// Hash of its `data` and `binaryData`.
+    pub hash: String,
+}
+
+/// A port of a Service as an Ingress names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortSeen {
+    /// By name.
+    Name(String),
+    /// By number.
+    Number(i32),
+}
+
+/// One path of an Ingress, with its place in the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathSeen {
+    /// Index in `spec.rules`.
+    pub rule: usize,
+    /// Index in that rule's `http.paths`.
+    pub index: usize,
+    /// The rule's host.
+    pub host: Option<String>,
+    /// The path.
+    pub path: Option<String>,
+    /// `Exact`, `Prefix` or `ImplementationSpecific`.
+    pub path_type: String,
+    /// The backend's Service, if it is one.
+    pub service: Option<String>,
+    /// The backend's port.
+    pub port: Option<PortSeen>,
+}
+
+/// A TLS entry of an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSeen {
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Name of its Secret (never its content).
+    pub secret_name: Option<String>,
+}
+
+/// What matters of an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IngressSeen {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// For preconditions.
+    pub resource_version: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Uid of its controller owner.
+    pub owner_uid: Option<String>,
+    /// `spec.ingressClassName`.
+    pub class: Option<String>,
+    /// Annotations with the nginx prefix, and `kubernetes.io/ingress.class`.
+    pub annotations: BTreeMap<String, String>,
+    /// The Service of `spec.defaultBackend`.
+    pub default_backend: Option<String>,
+    /// Every path, in the order of the object.
+    pub paths: Vec<PathSeen>,
+    /// `spec.tls`.
+    pub tls: Vec<TlsSeen>,
+    /// Field managers of the object, newest write first, for messages.
+    pub managers: Vec<String>,
+}
+
+/// What the metrics source said of one gate, most recently.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The [`crate::engine::plan::GateNeed::key`] that it was taken for; a reading of another key is not evidence.
+    pub key: String,
+    /// When the source was asked.
+    pub at: Timestamp,
+    /// Its answer.
+    pub answer: Answer,
+}
+
+/// The answer of a metrics source.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Requests of both colors were counted over the same time. `baseline` is that of the other color, if it was asked.
+    Counted {
+        /// The target's.
+        candidate: Counted,
+        /// The other color's.
+        baseline: Option<Counted>,
+    },
+    /// One number.
+    Value(f64),
+    /// No usable answer: `NoData`, `QueryFailed`, `InvalidData` or `UnknownSource`, with a sentence.
+    Problem(Reason, String),
+}
+
+/// Exact counts of one color since the start of the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counted {
+    /// Up to the newest sample.
+    pub now: Counts,
+    /// Up to [`Self::through`]: what is safe to store, since every sample up to there has arrived.
+    pub settled: Counts,
+    /// See [`Self::settled`].
+    pub through: Timestamp,
+}
+
+/// Counts of requests. Integers: `increase()` extrapolates and misses the first burst of a new series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// All requests; of a histogram, those of its `+Inf` bucket.
+    pub total: u64,
+    /// Bad requests (`errorRate` only).
+    pub bad: u64,
+    /// Upper bounds in seconds, rising, without `+Inf` (`latency` only).
+    pub bounds: Vec<f64>,
+    /// Requests that took at most the bound of the same place (`latency` only).
+    pub at_most: Vec<u64>,
+    /// Whether the selector of all requests matched any series at all.
+    pub seen: bool,
+}
