@@ -9,17 +9,62 @@ mod scalars;
 mod spec;
 mod status;
 
-pub use scalars::{Color, DurationText, Percent};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+
+pub use scalars::{Color, DurationText, LatencyText, Percent};
 pub use spec::*;
 pub use status::*;
 
 /// The version served and stored.
 pub const API_VERSION: &str = "modelrollout.dev/v1alpha1";
 
-/// The CustomResourceDefinition as it is shipped in `crds/` and in the chart.
+/// The `CustomResourceDefinition` as it is shipped in `crds/` and in the chart.
 ///
 /// The status of a rollout is as large as its history, so the schema bounds every list and string.
-pub fn crd() -> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition {
-    use kube::CustomResourceExt as _;
-    ModelRollout::crd()
+///
+/// `Option` becomes `nullable` on the way through schemars. We take that back: where a field is not nullable the API
+/// server drops a `null` before it validates, so `has()` in a rule means that there is a value.
+pub fn crd() -> CustomResourceDefinition {
+    let mut crd = ModelRollout::crd();
+    let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        not_nullable(schema);
+    }
+    crd
+}
+
+/// [`crd`] as a YAML document.
+pub fn crd_yaml() -> Result<String, serde_yaml::Error> {
+    serde_yaml::to_string(&whole_numbers(serde_json::to_value(crd()).unwrap_or_default()))
+}
+
+/// Removes `nullable`, and `null` as a member of an enum, from a schema and everything in it.
+fn not_nullable(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    if let Some(values) = &mut schema.enum_ {
+        values.retain(|value| !value.0.is_null());
+    }
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        not_nullable(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        not_nullable(items);
+    }
+}
+
+/// Bounds are floating-point numbers in the Rust type: `1.0` becomes `1`, as the API server prints it.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 => (float as i64).into(),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(key, field)| (key, whole_numbers(field))).collect(),
+        other => other,
+    }
 }

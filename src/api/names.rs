@@ -62,7 +62,8 @@ fn suffixed(name: &str, suffix: &str) -> String {
         return format!("{name}{suffix}");
     }
     let hash = Sha256::digest(name.as_bytes());
-    let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let [a, b, c, d, ..] = <[u8; 32]>::from(hash);
+    let hash = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
     let keep = MAX_NAME - suffix.len() - hash.len() - 1;
     let head: String = name.chars().take(keep).collect();
     format!("{}-{hash}{suffix}", head.trim_end_matches(['-', '.']))

@@ -56,27 +56,10 @@ impl From<&str> for DurationText {
     }
 }
 
-impl JsonSchema for DurationText {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 24,
-            "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$",
-            "x-kubernetes-validations": [{
-                "rule": "duration(self) >= duration('1s') && duration(self) <= duration('168h')",
-                "message": "must be a duration from 1s to 168h (7 days), such as 30s, 5m or 1h30m"
-            }]
-        })
-    }
-}
+/// A latency in the format of Gateway API durations: `250ms`, `5s`. 1 millisecond to 1 hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LatencyText(pub String);
 
 /// A share written in percent: `1%`, `0.5%`, `100%`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,20 +72,88 @@ impl From<&str> for Percent {
     }
 }
 
-impl JsonSchema for Percent {
-    fn inline_schema() -> bool {
-        true
+/// Gives text a schema of its own: a length, and a CEL rule whose message says in words what a `pattern` would leave to
+/// the reader of a regular expression.
+macro_rules! text {
+    ($($(#[$meta:meta])* $vis:vis $name:ident { max: $max:literal, rule: $rule:expr, message: $message:literal })+) => {$(
+        $(#[$meta])*
+        $vis struct $name;
+
+        text!(@schema $name, $max, $rule, $message);
+    )+};
+    (@schema $name:ident, $max:literal, $rule:expr, $message:literal) => {
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "string",
+                    "maxLength": $max,
+                    "x-kubernetes-validations": [{ "rule": $rule, "message": $message }]
+                })
+            }
+        }
+    };
+}
+
+text!(@schema DurationText, 24,
+    "self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",
+    "must be a duration from 1s to 168h (7 days), such as 30s, 5m or 1h30m");
+
+text!(@schema LatencyText, 24,
+    "self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",
+    "must be a duration from 1ms to 1h, such as 250ms or 5s");
+
+text!(@schema Percent, 8,
+    "self.matches('^(100|[0-9]{1,2}(\\\\.[0-9]{1,3})?)%$')",
+    "must be a percentage from 0% to 100%, such as 1% or 0.5%");
+
+text! {
+    /// Schema of the name of a Deployment, ConfigMap or Ingress.
+    pub(super) ObjectName {
+        max: 253,
+        rule: "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
+        message: "must be the name of an object in the same namespace: lower case letters, digits, '-' and '.', with a letter or digit at both ends"
     }
 
-    fn schema_name() -> Cow<'static, str> {
-        "Percent".into()
+    /// Schema of the name of a Service.
+    pub(super) ServiceName {
+        max: 63,
+        rule: "self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        message: "must be the name of a Service in the same namespace: lower case letters, digits and '-', with a letter at the start and a letter or digit at the end"
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 8,
-            "pattern": "^(100|[0-9]{1,2}(\\.[0-9]{1,3})?)%$"
-        })
+    /// Schema of the name of a gate or of a source.
+    pub(super) Label {
+        max: 63,
+        rule: "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        message: "must be of lower case letters, digits and '-', with a letter or digit at both ends"
+    }
+
+    /// Schema of the name of a model.
+    pub(super) ModelName {
+        max: 128,
+        rule: "self.matches('^[A-Za-z0-9][A-Za-z0-9._:/-]*$')",
+        message: "must be of letters, digits and . _ : / - and begin with a letter or digit"
+    }
+
+    /// Schema of the version of a model or prompt.
+    pub(super) Version {
+        max: 64,
+        rule: "self.matches('^[A-Za-z0-9][A-Za-z0-9._:+-]*$')",
+        message: "must be of letters, digits and . _ : + - and begin with a letter or digit"
+    }
+
+    /// Schema of a quantile.
+    pub(super) Quantile {
+        max: 8,
+        rule: "self.matches('^0\\\\.[0-9]{1,6}$') && double(self) > 0.0",
+        message: "must be above 0 and below 1 and be written in quotes, such as \"0.99\""
     }
 }

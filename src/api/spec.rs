@@ -4,11 +4,12 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalars::{Color, DurationText, Percent};
+use super::scalars::{
+    Color, DurationText, Label, LatencyText, ModelName, ObjectName, Percent, Quantile, ServiceName, Version,
+};
 use super::status::ModelRolloutStatus;
 
-/// Moves production traffic from one color (a Deployment, its Service, its model and its prompt) to the other in
-/// judged stages, keeps the old color warm through a rollback buffer, and goes back at once when the evidence is bad.
+/// What shall be rolled out, how fast, and what is judged on the way.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "modelrollout.dev",
@@ -20,6 +21,7 @@ use super::status::ModelRolloutStatus;
     namespaced,
     status = "ModelRolloutStatus",
     derive = "PartialEq",
+    doc = "Moves production traffic from one color (a Deployment, its Service, its model and its prompt) to the other in judged stages, keeps the old color warm through a rollback buffer, and goes back at once when the evidence is bad.",
     printcolumn(name = "Active", type_ = "string", json_path = ".status.activeColor"),
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.target"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -33,11 +35,11 @@ use super::status::ModelRolloutStatus;
     printcolumn(name = "Message", type_ = "string", json_path = ".status.summary.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || (self.spec.blue.deploymentName == oldSelf.spec.blue.deploymentName && self.spec.green.deploymentName == oldSelf.spec.green.deploymentName)")
-        .message("spec.blue.deploymentName and spec.green.deploymentName cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+        .message("spec.blue.deploymentName and spec.green.deploymentName cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || (self.spec.blue.serviceName == oldSelf.spec.blue.serviceName && self.spec.green.serviceName == oldSelf.spec.green.serviceName)")
-        .message("spec.blue.serviceName and spec.green.serviceName cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+        .message("spec.blue.serviceName and spec.green.serviceName cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || self.spec.traffic.ingress.names == oldSelf.spec.traffic.ingress.names")
-        .message("spec.traffic.ingress.names cannot change while an attempt is open: set spec.target back, or wait until it has ended"),
+        .message("spec.traffic.ingress.names cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("self.metadata.name.size() <= 200")
         .message("metadata.name must be at most 200 characters: objects of ours are named after it")
 )]
@@ -89,10 +91,10 @@ pub struct ModelRolloutSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ColorSpec {
     /// Name of the Deployment whose Pods serve this color.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(with = "ObjectName")]
     pub deployment_name: String,
     /// Name of the Service that selects this color's Pods and nothing else.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(with = "ServiceName")]
     pub service_name: String,
     /// The model that this color serves.
     pub model: ModelSpec,
@@ -108,10 +110,10 @@ pub struct ColorSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ModelSpec {
     /// Name of the model, such as `llama-3.1-8b-instruct`.
-    #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"))]
+    #[schemars(with = "ModelName")]
     pub name: String,
     /// Version of the model, such as a date or a tag.
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"))]
+    #[schemars(with = "Version")]
     pub version: String,
 }
 
@@ -121,10 +123,10 @@ pub struct ModelSpec {
 #[serde(rename_all = "camelCase")]
 pub struct PromptTemplateSpec {
     /// Name of the ConfigMap. Use a new ConfigMap, best with `immutable: true`, for each version.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(with = "ObjectName")]
     pub config_map_name: String,
     /// Version of the prompt, for people: it is shown in the columns and in the history.
-    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"))]
+    #[schemars(with = "Version")]
     pub version: String,
 }
 
@@ -142,7 +144,7 @@ pub struct TrafficSpec {
 pub struct IngressSpec {
     /// Name of the Ingress. Its backend is switched between the two Services; the shares of the stages are kept on an
     /// Ingress of our own, `<name of the ModelRollout>-canary`.
-    #[schemars(length(min = 1, max = 1), inner(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")))]
+    #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 1))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub names: Vec<String>,
     /// The annotation dialect that the ingress controller speaks. `nginx` is that of ingress-nginx, which the nginx
@@ -170,8 +172,10 @@ pub struct StageSpec {
     /// How long the stage lasts at least. It goes on longer while a gate has too few samples, while the target has too
     /// few ready Pods, and while an approval is missing.
     pub hold: DurationText,
-    /// `Required`: after the hold, wait for `modelrollout.dev/approve=<attempt>/<stage>`.
+    /// `Required`: after the hold, wait until somebody approves the stage by the annotation
+    /// `modelrollout.dev/approve=<attempt>/<stage>`. A failed gate cannot be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Approval")]
     pub approval: Option<Approval>,
     /// Names of the gates that are judged in this stage; left out: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,11 +201,11 @@ pub enum Approval {
 #[serde(rename_all = "camelCase")]
 pub struct GateSpec {
     /// Name of the gate, unique in this rollout.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(with = "Label")]
     pub name: String,
     /// Name of the Prometheus to ask, of those that the operator was started with.
     #[serde(default = "default_source")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(with = "Label")]
     pub source: String,
     /// Bad requests of all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,10 +266,7 @@ pub struct LatencyGate {
     #[schemars(length(min = 1, max = 1024))]
     pub histogram: String,
     /// The quantile that is judged, such as `"0.99"`.
-    #[schemars(length(min = 3, max = 8), regex(pattern = r"^0\.[0-9]{1,6}$"))]
-    #[x_kube(
-        validation = Rule::new("double(self) > 0.0").message("quantile must be above 0 and below 1, such as \"0.99\"")
-    )]
+    #[schemars(with = "Quantile")]
     pub quantile: String,
     /// The longest that is fine. Best one of the histogram's bucket bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -279,7 +280,9 @@ pub struct LatencyGate {
 /// A limit on the one number that a query gives.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[x_kube(
-    validation = Rule::new("has(self.min) || has(self.max)").message("value needs a limit: min, max or both")
+    validation = Rule::new("has(self.min) || has(self.max)").message("value needs a limit: min, max or both"),
+    validation = Rule::new("!has(self.min) || !has(self.max) || self.min <= self.max")
+        .message("value.min must not be above value.max")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ValueGate {
@@ -292,33 +295,6 @@ pub struct ValueGate {
     /// The largest that is fine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
-}
-
-/// A latency in the format of Gateway API durations: `250ms`, `5s`. 1 millisecond to 1 hour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LatencyText(pub String);
-
-impl JsonSchema for LatencyText {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Latency".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "maxLength": 24,
-            "pattern": "^([0-9]{1,5}(h|m|s|ms)){1,4}$",
-            "x-kubernetes-validations": [{
-                "rule": "duration(self) >= duration('1ms') && duration(self) <= duration('1h')",
-                "message": "must be a duration from 1ms to 1h, such as 250ms or 5s"
-            }]
-        })
-    }
 }
 
 /// What happens before the target gets traffic.

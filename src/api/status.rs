@@ -19,15 +19,18 @@ pub struct ModelRolloutStatus {
     pub observed_generation: Option<i64>,
     /// One word for people. Derived; the operator never reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Phase")]
     pub phase: Option<Phase>,
     /// The short texts behind the columns of `kubectl get`.
     #[serde(default)]
     pub summary: Summary,
     /// The color that carries production traffic. Read once from the Ingress, and from then on kept here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Color")]
     pub active_color: Option<Color>,
     /// The other color.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Color")]
     pub idle_color: Option<Color>,
     /// The last promotion that stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +194,7 @@ pub struct Attempt {
     pub buffer_ends_at: Option<Time>,
     /// Why it goes back, or went back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cause")]
     pub cause: Option<Cause>,
     /// That cause in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +234,7 @@ pub struct Evidence {
 }
 
 /// The last verdict of one gate.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateStatus {
     /// Name of the gate.
@@ -254,6 +258,9 @@ pub struct GateStatus {
     /// One sentence: what was counted, and what is missing.
     #[schemars(length(max = 1024))]
     pub message: String,
+    /// Of a `value` gate: when a reading was first over the limit; the next one that is fails it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breached_at: Option<Time>,
 }
 
 /// An act (an annotation) that was seen once.
@@ -289,6 +296,7 @@ pub struct HistoryEntry {
     pub outcome: Outcome,
     /// Why it went back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cause")]
     pub cause: Option<Cause>,
     /// That cause in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
