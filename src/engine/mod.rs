@@ -1,33 +1,101 @@
-//! THE PURE CORE: `plan(&Rollout, &Observed, now) -> Plan`.
+//! THE PURE CORE: `plan(&ModelRollout, &Observed, now) -> Plan`.
 //!
 //! No client, no tokio, no clock, no randomness, no iteration over hash maps. Every decision is made in here, and
-//! nowhere else.
+//! nowhere else: [`preflight`] looks, [`rest`] starts, [`attempt`] moves and goes back, [`gate`] judges, [`report`] tells.
 
+mod acts;
+mod attempt;
+mod binding;
+mod conditions;
 pub mod count;
+mod deletion;
+mod draft;
+pub mod gate;
+mod judging;
 pub mod observed;
 pub mod plan;
+mod preflight;
+pub mod readiness;
+mod refresh;
+mod report;
+mod rest;
+pub mod rollout;
+pub mod time;
+pub mod traffic;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::ModelRollout;
+use crate::api::reasons::{Phase, Reason};
+use draft::{Draft, Scene};
 use observed::Observed;
 use plan::Plan;
+use rollout::Rollout;
+
+pub use preflight::elder;
 
 /// Decides everything: what to write, what to say, when to look again.
-pub fn plan(rollout: &ModelRollout, _seen: &Observed, _now: Timestamp) -> Plan {
-    Plan {
-        order: plan::Order::StatusFirst,
-        actions: Vec::new(),
-        status: rollout.status.clone().unwrap_or_default(),
-        after: Vec::new(),
-        notes: Vec::new(),
-        wake: None,
-        need: plan::Need::default(),
+pub fn plan(object: &ModelRollout, seen: &Observed, now: Timestamp) -> Plan {
+    let mut draft = Draft::new(object.status.clone().unwrap_or_default());
+    if let Some(deleted) = rollout::deleted_at(object) {
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        deletion::run(uid, rollout::has_finalizer(object), deleted, seen, now, &mut draft);
+        return finish(draft);
     }
+    match Rollout::parse(object) {
+        Ok(rollout) => decide(Scene { rollout: &rollout, seen, now }, &mut draft),
+        Err(error) => invalid(object, &mut draft, &error),
+    }
+    refresh::throttle(&mut draft, now);
+    finish(draft)
 }
 
-/// Name of an older ModelRollout among `others` (all of the same namespace, `me` may be among them) that uses one of
-/// `me`'s Deployments, Services or Ingresses.
-pub fn elder<'a>(_me: &ModelRollout, _others: impl Iterator<Item = &'a ModelRollout>) -> Option<String> {
-    None
+fn decide(scene: Scene<'_>, draft: &mut Draft) {
+    if let Some(elder) = scene.seen.elder.as_ref().filter(|_| draft.open_attempt().is_none()) {
+        report::fill(scene, draft, Some(&preflight::conflict(elder)));
+        return;
+    }
+    let asked = acts::read(scene, draft);
+    let problem = if draft.open_attempt().is_some() {
+        attempt::advance(scene, draft, &asked);
+        None
+    } else {
+        rest::run(scene, draft).err()
+    };
+    if problem.as_ref().is_some_and(|problem| problem.reason == Reason::Unreadable) {
+        // What could not be read is no finding: say and do nothing until it can be.
+        draft.status = draft.stored.clone();
+        draft.actions.clear();
+        draft.after.clear();
+        draft.notes.clear();
+        return;
+    }
+    if draft.actions == [plan::Action::AddFinalizer] && draft.after.is_empty() {
+        // The attempt is opened by the next plan; everything else is written with it, in one write.
+        draft.status = draft.stored.clone();
+        draft.notes.clear();
+        return;
+    }
+    if problem.is_some() && !at_target(scene, draft) {
+        // What does not fit together gets no write.
+        draft.actions.retain(|action| matches!(action, plan::Action::DeleteIngress { .. }));
+    }
+    report::fill(scene, draft, problem.as_ref());
+}
+
+fn at_target(scene: Scene<'_>, draft: &Draft) -> bool {
+    draft.status.active_color == Some(scene.rollout.target)
+}
+
+/// The schema refuses such a spec at apply time; an object stored before a rule existed is the only way to get here.
+fn invalid(object: &ModelRollout, draft: &mut Draft, error: &rollout::SpecError) {
+    draft.stand(Phase::Invalid, Reason::InvalidSpec, error.to_string());
+    draft.status.phase = Some(Phase::Invalid);
+    draft.status.observed_generation = object.metadata.generation;
+    draft.status.summary.message = error.to_string();
+}
+
+fn finish(draft: Draft) -> Plan {
+    let Draft { status, order, actions, after, notes, wake, need, .. } = draft;
+    Plan { order, actions, status, after, notes, wake, need }
 }

@@ -1,0 +1,91 @@
+//! Is there a reason to go back? Asked before anything else, in every step.
+
+use std::time::Duration;
+
+use super::{own, position, window};
+use crate::api::Attempt;
+use crate::api::reasons::{Cause, Step};
+use crate::engine::acts::Asked;
+use crate::engine::binding;
+use crate::engine::draft::{Draft, Scene};
+use crate::engine::judging;
+use crate::engine::observed::IngressSeen;
+use crate::engine::readiness;
+use crate::engine::time;
+use crate::engine::traffic::Backend;
+
+/// How long a color may be short of the Pods that its share needs.
+const SHORT: Duration = Duration::from_secs(30);
+
+/// The reason to go back, in the order in which they are told if there are several.
+pub fn cause(
+    scene: Scene<'_>,
+    draft: &mut Draft,
+    attempt: &mut Attempt,
+    main: Option<&IngressSeen>,
+    asked: &Asked,
+) -> Option<(Cause, String)> {
+    let judged = window(scene, attempt).map(|window| judging::run(scene, draft, attempt, &window)).unwrap_or_default();
+    if attempt.step == Step::RollingBack {
+        let cause = attempt.cause.unwrap_or(Cause::RollbackRequested);
+        return Some((cause, attempt.cause_message.clone().unwrap_or_default()));
+    }
+    if let Some(reason) = &asked.rollback {
+        return Some((Cause::RollbackRequested, format!("asked for by an annotation: {reason}")));
+    }
+    if scene.rollout.target != attempt.to {
+        return Some((Cause::TargetTurnedBack, format!("spec.target was set back to {}", attempt.from)));
+    }
+    ingress_lost(scene, main)
+        .or_else(|| revision_changed(scene, attempt))
+        .or_else(|| readiness_lost(scene, draft, attempt))
+        .or_else(|| judged.failed.map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}"))))
+}
+
+fn ingress_lost(scene: Scene<'_>, main: Option<&IngressSeen>) -> Option<(Cause, String)> {
+    let name = &scene.rollout.ingress;
+    let Some(main) = main else { return Some((Cause::IngressLost, format!("the Ingress {name} was deleted"))) };
+    if position(scene, main) == Backend::Neither {
+        return Some((Cause::IngressLost, format!("no path of Ingress {name} names either Service any more")));
+    }
+    // A canary that is older than the Ingress it belongs to can take that Ingress' place in ingress-nginx (#8004).
+    let older = own(scene, &scene.seen.canary).is_some_and(|canary| canary.created < main.created);
+    older.then(|| (Cause::IngressLost, format!("the Ingress {name} was deleted and created anew")))
+}
+
+fn revision_changed(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> {
+    let now = binding::revision(attempt.to, scene.rollout.side(attempt.to), scene.seen.colors.get(attempt.to))?;
+    (now != attempt.revision).then(|| {
+        let what = format!("the Deployment, model or prompt of {} changed", attempt.to);
+        (Cause::RevisionChanged, format!("{what}: revision {now} instead of {}", attempt.revision))
+    })
+}
+
+/// Zero ready Pods send traffic back at once, too few after 30 seconds. In the buffer half of what it wants is enough: one
+/// drained node must not undo a promotion.
+fn readiness_lost(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) -> Option<(Cause, String)> {
+    if attempt.step == Step::Preparing {
+        return None;
+    }
+    let readiness = readiness::of(scene.seen.colors.get(attempt.to));
+    let ready = readiness.ready?;
+    let needed = match attempt.step {
+        Step::Buffering => readiness::needed(50, readiness.desired),
+        _ => readiness::needed(attempt.weight_intended, attempt.active_replicas),
+    };
+    if ready >= needed {
+        attempt.short_since = None;
+        return None;
+    }
+    let message = format!("{ready} Pods of {} are ready, {needed} are needed: {}", attempt.to, readiness.why);
+    if ready == 0 {
+        return Some((Cause::ReadinessLost, message));
+    }
+    let since = attempt.short_since.get_or_insert_with(|| time::ceil(scene.now)).0;
+    let end = time::after(since, SHORT);
+    if scene.now >= end {
+        return Some((Cause::ReadinessLost, message));
+    }
+    draft.wake_at(end);
+    None
+}

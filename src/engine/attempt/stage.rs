@@ -1,0 +1,111 @@
+//! A stage: the target has a share of traffic, for a while, and its gates are judged.
+
+use super::{bound, capacity, keep_canary, promote, window};
+use crate::api::Attempt;
+use crate::api::reasons::{Phase, Reason, Step};
+use crate::engine::acts;
+use crate::engine::draft::{Draft, Scene};
+use crate::engine::judging;
+use crate::engine::observed::IngressSeen;
+use crate::engine::rollout::{Rollout, Stage};
+use crate::engine::time;
+
+/// The stage that runs. After an edit of the schedule the share stays until the hold ends, under the nearest settings.
+pub fn current<'a>(rollout: &'a Rollout, attempt: &Attempt) -> Option<&'a Stage> {
+    rollout.stage_at(attempt.weight_intended).or_else(|| {
+        let index = usize::try_from(attempt.stage_index).unwrap_or(0);
+        rollout.stages.get(index).or_else(|| rollout.stages.last())
+    })
+}
+
+/// Starts the stage at `index`: intent and clock first, then the write of the share.
+pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, index: usize) {
+    let Some(stage) = scene.rollout.stages.get(index) else { return };
+    if attempt.step == Step::Stage && attempt.weight_intended < 100 {
+        attempt.baseline = judging::baseline(attempt);
+    }
+    attempt.step = Step::Stage;
+    attempt.stage_index = i32::try_from(index).unwrap_or(i32::MAX);
+    attempt.weight_intended = stage.weight;
+    attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
+    attempt.approved_stage = None;
+    attempt.gates_hash = Some(scene.rollout.gates_hash());
+    attempt.evidence.clear();
+    let (number, of) = (index + 1, scene.rollout.stages.len());
+    let message = format!("stage {number}/{of}: {} gets {} % for at least {}", attempt.to, stage.weight, time::show(stage.hold));
+    draft.tell(Reason::StageStarted, format!("StartStage{number}"), message.clone());
+    draft.stand(Phase::Progressing, Reason::StageStarted, message);
+    if let Some(window) = window(scene, attempt) {
+        judging::run(scene, draft, attempt, &window);
+        wake_at_end(draft, &window, stage);
+    }
+    keep_canary(scene, draft, attempt, main, true);
+}
+
+/// Keeps the share, judges, and goes on when time, gates and people agree.
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
+    restart_if_gates_changed(scene, &mut attempt);
+    if keep_canary(scene, draft, &mut attempt, main, false) {
+        hold(scene, draft, &mut attempt, main);
+    } else if let Some(window) = window(scene, &attempt) {
+        judging::run(scene, draft, &mut attempt, &window);
+        if draft.stand.phase != Phase::Holding {
+            draft.stand(Phase::Progressing, Reason::StageStarted, format!("weight {} is written", attempt.weight_intended));
+        }
+    }
+    draft.status.attempt = Some(attempt);
+}
+
+fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen) {
+    let (Some(window), Some(stage)) = (window(scene, attempt), current(scene.rollout, attempt)) else { return };
+    let judged = judging::run(scene, draft, attempt, &window);
+    let place = format!("stage {}/{}, {} %", attempt.stage_index + 1, scene.rollout.stages.len(), attempt.weight_intended);
+    if attempt.short_since.is_some() {
+        let why = capacity(scene, attempt, attempt.weight_intended).err().unwrap_or_default();
+        draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
+        return;
+    }
+    if wake_at_end(draft, &window, stage) > scene.now {
+        draft.stand(Phase::Progressing, Reason::StageRunning, format!("{place} for {}", time::show(stage.hold)));
+        return;
+    }
+    if let Some((gate, reason, message)) = judged.waiting {
+        draft.stand(Phase::Holding, reason, format!("{place}: gate {gate}: {message}"));
+        return;
+    }
+    if stage.approval && attempt.approved_stage != Some(attempt.stage_index + 1) {
+        let command = acts::approve_command(scene, attempt);
+        draft.stand(Phase::AwaitingApproval, Reason::ApprovalRequired, format!("{place}: waits for approval; {command}"));
+        return;
+    }
+    if let Err((reason, message)) = bound(scene, attempt.to) {
+        draft.stand(Phase::Holding, reason, format!("{place}: {message}"));
+        return;
+    }
+    let next = scene.rollout.stage_above(attempt.weight_intended);
+    if let Err(why) = capacity(scene, attempt, next.map_or(100, |(_, stage)| stage.weight)) {
+        draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
+        return;
+    }
+    match next {
+        Some((index, _)) => enter(scene, draft, attempt, main, index),
+        None => promote::enter(scene, draft, attempt, main),
+    }
+}
+
+/// When the hold is over; the plan is looked at again then.
+fn wake_at_end(draft: &mut Draft, window: &judging::Window<'_>, stage: &Stage) -> k8s_openapi::jiff::Timestamp {
+    let end = time::after(window.since, stage.hold);
+    draft.wake_at(end);
+    end
+}
+
+/// Evidence that was judged by other settings is void; the share stays and the clock starts again.
+fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
+    let hash = scene.rollout.gates_hash();
+    if attempt.gates_hash.as_deref() != Some(hash.as_str()) {
+        attempt.gates_hash = Some(hash);
+        attempt.evidence.clear();
+        attempt.stage_started_at = Some(time::ceil(scene.now));
+    }
+}

@@ -1,0 +1,104 @@
+//! The plan while it is being made: what every step of the engine reads (`Scene`) and adds to (`Draft`).
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::observed::Observed;
+use super::plan::{Action, Need, Note, Order};
+use super::rollout::Rollout;
+use crate::api::reasons::{Phase, Reason};
+use crate::api::{Attempt, Color, GateStatus, ModelRolloutStatus};
+
+/// What is given: the settings, the facts and the time.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// The settings.
+    pub rollout: &'a Rollout,
+    /// The facts.
+    pub seen: &'a Observed,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Where the rollout stands, for people: becomes the phase, the message and most conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// One word.
+    pub phase: Phase,
+    /// A word for why.
+    pub reason: Reason,
+    /// One sentence: what it waits for, and what the user can do.
+    pub message: String,
+}
+
+/// What is decided so far.
+pub struct Draft {
+    /// The status as it was found.
+    pub stored: ModelRolloutStatus,
+    /// The status as it shall be.
+    pub status: ModelRolloutStatus,
+    /// What is written first.
+    pub order: Order,
+    /// The writes.
+    pub actions: Vec<Action>,
+    /// The writes that come last.
+    pub after: Vec<Action>,
+    /// What to tell.
+    pub notes: Vec<Note>,
+    /// When to look again at the latest.
+    pub wake: Option<Timestamp>,
+    /// What to watch and ask.
+    pub need: Need,
+    /// Where it stands.
+    pub stand: Stand,
+    /// The verdicts of this plan; none outside an attempt.
+    pub gates: Option<Vec<GateStatus>>,
+}
+
+impl Draft {
+    /// Nothing decided yet.
+    pub fn new(stored: ModelRolloutStatus) -> Self {
+        Self {
+            status: stored.clone(),
+            stored,
+            order: Order::StatusFirst,
+            actions: Vec::new(),
+            after: Vec::new(),
+            notes: Vec::new(),
+            wake: None,
+            need: Need::default(),
+            stand: Stand { phase: Phase::Stable, reason: Reason::NotChecked, message: String::new() },
+            gates: None,
+        }
+    }
+
+    /// Looks again at `at` or earlier.
+    pub fn wake_at(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    /// Says where it stands.
+    pub fn stand(&mut self, phase: Phase, reason: Reason, message: impl Into<String>) {
+        self.stand = Stand { phase, reason, message: message.into() };
+    }
+
+    /// Tells of something that went as it should.
+    pub fn tell(&mut self, reason: Reason, action: impl Into<String>, message: impl Into<String>) {
+        self.notes.push(Note { warning: false, reason, action: action.into(), message: message.into() });
+    }
+
+    /// Tells of something that a person should look at.
+    pub fn warn(&mut self, reason: Reason, action: impl Into<String>, message: impl Into<String>) {
+        self.notes.push(Note { warning: true, reason, action: action.into(), message: message.into() });
+    }
+
+    /// The attempt under way.
+    pub fn open_attempt(&self) -> Option<Attempt> {
+        self.status.attempt.clone().filter(|attempt| attempt.open)
+    }
+
+    /// Sets the color that carries traffic.
+    pub fn set_active(&mut self, color: Color) {
+        self.status.active_color = Some(color);
+        self.status.idle_color = Some(color.other());
+    }
+}

@@ -1,0 +1,323 @@
+//! The one bridge from the wire to the engine: a `ModelRollout` is parsed once into typed settings. After this nobody
+//! looks at the raw spec again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::observed::ByColor;
+use super::time;
+use crate::api::{self, Color, ColorSpec, GateSpec, ModelRollout, StageSpec};
+
+/// A rollout whose settings have been read.
+#[derive(Clone, Debug)]
+pub struct Rollout {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Whether our finalizer is set.
+    pub has_finalizer: bool,
+    /// All annotations: acts are among them.
+    pub annotations: BTreeMap<String, String>,
+    /// The two sides.
+    pub sides: ByColor<Side>,
+    /// The color that shall carry traffic.
+    pub target: Color,
+    /// Name of the Ingress.
+    pub ingress: String,
+    /// At least one; weights rise strictly to 100.
+    pub stages: Vec<Stage>,
+    /// What is judged.
+    pub gates: Vec<Gate>,
+    /// Whether the target is scaled up to the active color's replicas.
+    pub match_active: bool,
+    /// How long the target may take to be ready.
+    pub progress_deadline: Duration,
+    /// How long the old color is kept after the switch.
+    pub buffer: Duration,
+    /// Whether the old color is then scaled to zero.
+    pub scale_to_zero: bool,
+}
+
+/// One side.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Name of its Deployment.
+    pub deployment: String,
+    /// Name of its Service.
+    pub service: String,
+    /// `name@version`.
+    pub model: String,
+    /// Its prompt, if it has one.
+    pub prompt: Option<Prompt>,
+}
+
+/// A prompt.
+#[derive(Clone, Debug)]
+pub struct Prompt {
+    /// Name of its ConfigMap.
+    pub config_map: String,
+    /// Its version, for people.
+    pub version: String,
+}
+
+/// One stage.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The target's share, 1 to 100.
+    pub weight: i32,
+    /// How long at least.
+    pub hold: Duration,
+    /// Whether a person must agree.
+    pub approval: bool,
+    /// Names of the gates that are judged; none: all.
+    pub gates: Option<Vec<String>>,
+}
+
+/// One gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// Name of its source.
+    pub source: String,
+    /// What is judged by what limit.
+    pub rule: Rule,
+    /// Requests needed for a verdict.
+    pub min_samples: u64,
+}
+
+/// What is judged by what limit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// Bad of all requests, as shares from 0 to 1.
+    ErrorRate {
+        /// Selector of bad requests.
+        bad: String,
+        /// Selector of all requests.
+        total: String,
+        /// Largest share.
+        max: Option<f64>,
+        /// Largest difference to the other color's share.
+        max_increase: Option<f64>,
+    },
+    /// A quantile of a histogram.
+    Latency {
+        /// Selector of its buckets.
+        histogram: String,
+        /// From 0 to 1, both excluded.
+        quantile: f64,
+        /// Longest, in seconds.
+        max: Option<f64>,
+        /// Largest ratio to the other color's.
+        max_ratio: Option<f64>,
+    },
+    /// One number.
+    Value {
+        /// The query.
+        query: String,
+        /// Smallest.
+        min: Option<f64>,
+        /// Largest.
+        max: Option<f64>,
+    },
+}
+
+impl Rule {
+    /// Whether the other color is looked at too.
+    pub fn compares(&self) -> bool {
+        match self {
+            Rule::ErrorRate { max_increase, .. } => max_increase.is_some(),
+            Rule::Latency { max_ratio, .. } => max_ratio.is_some(),
+            Rule::Value { .. } => false,
+        }
+    }
+}
+
+/// Why a spec cannot be read: a field, and what it must be. The schema refuses all of these at apply time; an object
+/// stored before a rule existed is the only way to get here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {rule}")]
+pub struct SpecError {
+    /// Path of the field.
+    pub field: String,
+    /// What it must be.
+    pub rule: &'static str,
+}
+
+fn error(field: impl Into<String>, rule: &'static str) -> SpecError {
+    SpecError { field: field.into(), rule }
+}
+
+impl Rollout {
+    /// Reads `object`.
+    pub fn parse(object: &ModelRollout) -> Result<Self, SpecError> {
+        let spec = &object.spec;
+        let meta = &object.metadata;
+        let stages = spec.stages.iter().enumerate().map(|(i, stage)| parse_stage(i, stage)).collect::<Result<Vec<_>, _>>()?;
+        if stages.last().is_none_or(|last| last.weight != 100) {
+            return Err(error("spec.stages", "must end with weight 100"));
+        }
+        if stages.iter().zip(stages.iter().skip(1)).any(|(a, b)| a.weight >= b.weight) {
+            return Err(error("spec.stages", "must have strictly rising weights"));
+        }
+        if spec.blue.deployment_name == spec.green.deployment_name || spec.blue.service_name == spec.green.service_name {
+            return Err(error("spec.green", "must name another Deployment and another Service than spec.blue"));
+        }
+        Ok(Self {
+            name: meta.name.clone().unwrap_or_default(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
+            has_finalizer: has_finalizer(object),
+            annotations: meta.annotations.clone().unwrap_or_default(),
+            sides: ByColor { blue: side(&spec.blue), green: side(&spec.green) },
+            target: spec.target,
+            ingress: spec.traffic.ingress.names.first().cloned().ok_or_else(|| error("spec.traffic.ingress.names", "must name an Ingress"))?,
+            stages,
+            gates: spec.gates.iter().map(parse_gate).collect::<Result<_, _>>()?,
+            match_active: spec.prepare.replicas == api::PrepareReplicas::MatchActive,
+            progress_deadline: duration(&spec.prepare.progress_deadline, "spec.prepare.progressDeadline")?,
+            buffer: duration(&spec.rollback.buffer, "spec.rollback.buffer")?,
+            scale_to_zero: spec.rollback.after_buffer == api::AfterBuffer::ScaleToZero,
+        })
+    }
+
+    /// The side of `color`.
+    pub fn side(&self, color: Color) -> &Side {
+        self.sides.get(color)
+    }
+
+    /// The color whose Service `service` is.
+    pub fn color_of(&self, service: &str) -> Option<Color> {
+        Color::BOTH.into_iter().find(|color| self.side(*color).service == service)
+    }
+
+    /// The stage that has just the share `weight`.
+    pub fn stage_at(&self, weight: i32) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.weight == weight)
+    }
+
+    /// Position and stage of the smallest share above `weight`.
+    pub fn stage_above(&self, weight: i32) -> Option<(usize, &Stage)> {
+        self.stages.iter().enumerate().find(|(_, stage)| stage.weight > weight)
+    }
+
+    /// The gates that are judged in `stage`; without one (in the buffer) all of them.
+    pub fn gates_of(&self, stage: Option<&Stage>) -> Vec<&Gate> {
+        let named = stage.and_then(|stage| stage.gates.as_ref());
+        self.gates.iter().filter(|gate| named.is_none_or(|named| named.contains(&gate.name))).collect()
+    }
+
+    /// A hash of everything that evidence is judged by.
+    pub fn gates_hash(&self) -> String {
+        let mut hash = Sha256::new();
+        for gate in &self.gates {
+            hash.update(format!("{}\0{}\0{:?}\0{}\n", gate.name, gate.source, gate.rule, gate.min_samples));
+        }
+        hex(&hash.finalize(), 6)
+    }
+}
+
+/// Whether our finalizer is set on `object`.
+pub fn has_finalizer(object: &ModelRollout) -> bool {
+    object.metadata.finalizers.iter().flatten().any(|name| name == api::names::FINALIZER)
+}
+
+/// When `object` was asked to go.
+pub fn deleted_at(object: &ModelRollout) -> Option<Timestamp> {
+    object.metadata.deletion_timestamp.as_ref().map(|time| time.0)
+}
+
+/// The first `bytes` bytes in hexadecimal.
+pub fn hex(data: &[u8], bytes: usize) -> String {
+    data.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn side(spec: &ColorSpec) -> Side {
+    Side {
+        deployment: spec.deployment_name.clone(),
+        service: spec.service_name.clone(),
+        model: format!("{}@{}", spec.model.name, spec.model.version),
+        prompt: spec
+            .prompt_template
+            .as_ref()
+            .map(|prompt| Prompt { config_map: prompt.config_map_name.clone(), version: prompt.version.clone() }),
+    }
+}
+
+fn parse_stage(index: usize, spec: &StageSpec) -> Result<Stage, SpecError> {
+    let field = format!("spec.stages[{index}]");
+    if !(1..=100).contains(&spec.weight) {
+        return Err(error(field + ".weight", "must be from 1 to 100"));
+    }
+    Ok(Stage {
+        weight: spec.weight,
+        hold: duration(&spec.hold, &(field + ".hold"))?,
+        approval: spec.approval.is_some(),
+        gates: spec.gates.clone(),
+    })
+}
+
+fn parse_gate(spec: &GateSpec) -> Result<Gate, SpecError> {
+    let field = format!("spec.gates[{}]", spec.name);
+    let rule = match (&spec.error_rate, &spec.latency, &spec.value) {
+        (Some(gate), None, None) => Rule::ErrorRate {
+            bad: gate.bad.clone(),
+            total: gate.total.clone(),
+            max: gate.max.as_ref().map(|max| percent(max, &field)).transpose()?,
+            max_increase: gate.max_increase.as_ref().map(|max| percent(max, &field)).transpose()?,
+        },
+        (None, Some(gate), None) => Rule::Latency {
+            histogram: gate.histogram.clone(),
+            quantile: quantile(&gate.quantile, &field)?,
+            max: gate.max.as_ref().map(|max| seconds(&max.0, &field)).transpose()?,
+            max_ratio: gate.max_ratio,
+        },
+        (None, None, Some(gate)) => Rule::Value { query: gate.query.clone(), min: gate.min, max: gate.max },
+        _ => return Err(error(field, "must have exactly one of errorRate, latency and value")),
+    };
+    let min_samples = match spec.min_samples {
+        Some(wanted) => u64::try_from(wanted).map_err(|_| error(field + ".minSamples", "must be at least 1"))?,
+        None => default_samples(&rule),
+    };
+    Ok(Gate { name: spec.name.clone(), source: spec.source.clone(), rule, min_samples })
+}
+
+/// Five bad requests at the limit: with fewer, chance decides.
+fn default_samples(rule: &Rule) -> u64 {
+    let limit = match rule {
+        Rule::ErrorRate { max, max_increase, .. } => max.or(*max_increase).unwrap_or(0.05),
+        Rule::Latency { quantile, .. } => 1.0 - quantile,
+        Rule::Value { .. } => return 1,
+    };
+    // A limit of 0 % can be judged by any number of requests; 0.01 % is the smallest that the default follows.
+    (5.0 / limit.max(0.0001)).round().clamp(20.0, 50_000.0) as u64
+}
+
+fn duration(text: &api::DurationText, field: &str) -> Result<Duration, SpecError> {
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
+    time::parse(&text.0).filter(|span| bounds.contains(span)).ok_or_else(|| error(field, "must be a duration from 1s to 168h, such as 5m or 1h30m"))
+}
+
+fn seconds(text: &str, field: &str) -> Result<f64, SpecError> {
+    let span = time::parse(text).filter(|span| !span.is_zero());
+    span.map(|span| span.as_secs_f64()).ok_or_else(|| error(format!("{field}.latency.max"), "must be a duration above 0, such as 250ms or 5s"))
+}
+
+fn percent(text: &api::Percent, field: &str) -> Result<f64, SpecError> {
+    let share = text.0.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()).map(|number| number / 100.0);
+    share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| error(format!("{field}.errorRate"), "must have limits from 0% to 100%"))
+}
+
+fn quantile(text: &str, field: &str) -> Result<f64, SpecError> {
+    let quantile = text.parse::<f64>().ok().filter(|q| *q > 0.0 && *q < 1.0);
+    quantile.ok_or_else(|| error(format!("{field}.latency.quantile"), "must be above 0 and below 1, such as \"0.99\""))
+}

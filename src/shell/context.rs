@@ -1,0 +1,108 @@
+//! Everything that the parts of the shell share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+
+use super::backoff::{Backoff, Failure};
+use super::clock::Clock;
+use super::dynamic::Dynamic;
+use super::leader::Leadership;
+use super::notes::NoteQueue;
+use super::prometheus::Pollers;
+use super::stores::Stores;
+use super::triggers::{Key, Triggers};
+use crate::api::ModelRollout;
+use crate::engine::plan::Need;
+use crate::ops::metrics::Metrics;
+use crate::ops::server::Health;
+
+/// What the parts of the shell share.
+pub struct Context {
+    /// For watches: without retries of its own, since watches have a backoff.
+    pub reads: Client,
+    /// For writes and for the reads that guard them: without retries, with timeouts.
+    pub writes: Client,
+    /// The time of day.
+    pub clock: Clock,
+    /// Time that the ingress controller is given to follow a write.
+    pub settle: Duration,
+    /// Caches that are always filled.
+    pub stores: Stores,
+    /// Watches that are on when needed.
+    pub dynamic: Dynamic,
+    /// Who asks the metrics sources.
+    pub pollers: Pollers,
+    /// The queue.
+    pub triggers: Triggers,
+    /// Whether we may write.
+    pub leadership: Leadership,
+    /// Where notes go.
+    pub notes: NoteQueue,
+    /// The operator's metrics.
+    pub metrics: Arc<Metrics>,
+    /// What the probes answer.
+    pub health: Arc<Health>,
+    /// Failures in a row, by rollout.
+    pub failures: Failures,
+    /// Whether all caches have been filled once.
+    pub synced: AtomicBool,
+}
+
+impl Context {
+    /// Watches and asks what `rollout` needs. Gives whether what is watched changed.
+    pub fn follow(&self, rollout: &ModelRollout, need: &Need) -> bool {
+        self.pollers.follow(rollout, need.gates.as_ref());
+        self.dynamic.follow(rollout, need, &self.stores)
+    }
+
+    /// Drops all that was kept for a rollout that is gone.
+    pub fn forget(&self, key: &Key, uid: &str) {
+        self.pollers.forget(uid);
+        self.dynamic.forget(key);
+        self.failures.reset(key);
+        self.metrics.forget(&key.namespace, &key.name);
+    }
+
+    /// Looks at every rollout soon.
+    pub fn trigger_all(&self) {
+        self.stores.rollouts.all().iter().for_each(|rollout| self.triggers.fire(Key::of(rollout)));
+    }
+
+    /// Called whenever a list is complete: with the last of them work begins.
+    pub fn check_synced(&self) {
+        if self.stores.synced() && !self.synced.swap(true, Ordering::Relaxed) {
+            self.health.set_synced();
+            tracing::info!(rollouts = self.stores.rollouts.all().len(), "caches are filled");
+            self.trigger_all();
+        }
+    }
+
+    /// Whether work may be done: the caches are full and we lead.
+    pub fn active(&self) -> bool {
+        self.synced.load(Ordering::Relaxed) && self.leadership.leads()
+    }
+}
+
+/// Failures in a row, by rollout.
+#[derive(Debug, Default)]
+pub struct Failures(Mutex<BTreeMap<Key, Backoff>>);
+
+impl Failures {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Backoff>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long to wait after one more.
+    pub fn next(&self, key: &Key, failure: Failure) -> Duration {
+        self.lock().entry(key.clone()).or_default().next(failure)
+    }
+
+    /// It went well, or is gone.
+    pub fn reset(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+}

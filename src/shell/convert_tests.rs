@@ -1,0 +1,111 @@
+//! What is kept of API objects, from their JSON.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn parse<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn every_way_to_refer_to_a_config_map_counts() {
+    let object: Deployment = parse(json!({
+        "metadata": { "uid": "u", "resourceVersion": "7", "generation": 3,
+            "annotations": { "deployment.kubernetes.io/revision": "4" } },
+        "spec": {
+            "selector": { "matchLabels": { "app": "bot", "color": "blue" },
+                "matchExpressions": [
+                    { "key": "tier", "operator": "In", "values": ["a", "b"] },
+                    { "key": "x", "operator": "DoesNotExist" } ] },
+            "template": {
+                "metadata": { "annotations": { "modelrollout.dev/model": "llama@1" } },
+                "spec": {
+                    "volumes": [
+                        { "name": "v", "configMap": { "name": "volume" } },
+                        { "name": "p", "projected": { "sources": [{ "configMap": { "name": "projected" } }] } } ],
+                    "initContainers": [{ "name": "i", "envFrom": [{ "configMapRef": { "name": "init" } }] }],
+                    "containers": [
+                        { "name": "c", "env": [{ "name": "E",
+                            "valueFrom": { "configMapKeyRef": { "name": "key", "key": "k" } } }] },
+                        { "name": "d", "envFrom": [{ "configMapRef": { "name": "whole" } }] } ] } } },
+        "status": { "observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1 }
+    }));
+    let seen = DeploymentSeen::from(&object);
+    let names: Vec<_> = seen.config_maps.iter().map(String::as_str).collect();
+    assert_eq!(names, ["init", "key", "projected", "volume", "whole"]);
+    assert_eq!(seen.selector, "app=bot,color=blue,tier in (a,b),!x");
+    assert_eq!(seen.desired, 1, "absent replicas mean one");
+    assert_eq!((seen.total, seen.updated, seen.ready), (2, 2, 1));
+    assert_eq!((seen.template_revision.as_str(), seen.model.as_deref()), ("4", Some("llama@1")));
+}
+
+#[test]
+fn an_ingress_is_flattened_with_places() {
+    let object: Ingress = parse(json!({
+        "metadata": { "name": "bot", "uid": "u", "resourceVersion": "5",
+            "annotations": { "nginx.ingress.kubernetes.io/canary": "true", "other": "x" },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "K", "name": "n", "uid": "owner", "controller": true }],
+            "managedFields": [
+                { "manager": "helm", "time": "2026-01-01T00:00:00Z" },
+                { "manager": "argocd", "time": "2026-02-01T00:00:00Z" },
+                { "manager": "helm", "time": "2026-01-02T00:00:00Z" } ] },
+        "spec": { "ingressClassName": "nginx",
+            "tls": [{ "hosts": ["a.example"], "secretName": "s" }],
+            "rules": [
+                { "host": "a.example", "http": { "paths": [
+                    { "path": "/", "pathType": "Prefix", "backend": { "service": { "name": "b", "port": { "number": 80 } } } },
+                    { "path": "/x", "pathType": "Exact", "backend": { "service": { "name": "g", "port": { "name": "http" } } } } ] } },
+                { "http": { "paths": [{ "pathType": "Prefix", "backend": { "resource": { "kind": "K", "name": "n" } } }] } } ] }
+    }));
+    let seen = IngressSeen::from(&object);
+    let places: Vec<_> = seen.paths.iter().map(|path| (path.rule, path.index)).collect();
+    assert_eq!(places, [(0, 0), (0, 1), (1, 0)]);
+    assert_eq!(seen.paths[0].port, Some(PortSeen::Number(80)));
+    assert_eq!(seen.paths[1].port, Some(PortSeen::Name("http".into())));
+    assert_eq!((seen.paths[2].host.as_ref(), seen.paths[2].service.as_ref()), (None, None));
+    assert_eq!(seen.managers, ["argocd", "helm"]);
+    assert_eq!(seen.annotations.len(), 1);
+    assert_eq!(seen.owner_uid.as_deref(), Some("owner"));
+    assert!(!seen.deleting);
+}
+
+#[test]
+fn a_pod_is_ready_by_its_condition_only() {
+    let ready = json!({ "status": { "phase": "Pending", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    assert_eq!(PodSeen::from(&parse::<Pod>(ready)), PodSeen(None));
+    let running = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "False" }] } });
+    assert_eq!(PodSeen::from(&parse::<Pod>(running)), PodSeen(Some("not ready".into())));
+    let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    assert_eq!(PodSeen::from(&parse::<Pod>(leaving)), PodSeen(Some("terminating".into())));
+    let unscheduled = json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/1 nodes are available" }] } });
+    let want = "Unschedulable: 0/1 nodes are available";
+    assert_eq!(PodSeen::from(&parse::<Pod>(unscheduled)), PodSeen(Some(want.into())));
+    let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "image": "i", "imageID": "", "ready": false,
+        "restartCount": 0, "state": { "waiting": { "reason": "ImagePullBackOff" } } }] } });
+    assert_eq!(PodSeen::from(&parse::<Pod>(waiting)), PodSeen(Some("ImagePullBackOff".into())));
+}
+
+#[test]
+fn endpoints_count_ready_targets_once() {
+    let slice: EndpointSlice = parse(json!({ "addressType": "IPv4", "endpoints": [
+        { "addresses": ["10.0.0.1"], "targetRef": { "uid": "a" }, "conditions": { "ready": true } },
+        { "addresses": ["10.0.0.1"], "targetRef": { "uid": "a" } },
+        { "addresses": ["10.0.0.2"] },
+        { "addresses": ["10.0.0.3"], "conditions": { "ready": false } },
+        { "addresses": ["10.0.0.4"], "conditions": { "ready": true, "terminating": true } } ] }));
+    assert_eq!(ready_targets(&slice).len(), 2);
+}
+
+#[test]
+fn the_hash_of_a_prompt_is_of_its_content() {
+    let hash = |value: Value| PromptSeen::from(&parse::<ConfigMap>(value)).hash;
+    let one = hash(json!({ "metadata": { "name": "a" }, "data": { "x": "1", "y": "2" } }));
+    assert_eq!(one, hash(json!({ "metadata": { "name": "b" }, "data": { "y": "2", "x": "1" } })));
+    assert_ne!(one, hash(json!({ "data": { "x": "12", "y": "" } })));
+    assert_ne!(hash(json!({ "data": { "x": "AA==" } })), hash(json!({ "binaryData": { "x": "AA==" } })));
+    assert_eq!(one.len(), 16);
+}

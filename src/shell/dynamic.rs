@@ -1,0 +1,275 @@
+//! Watches that are on only while a rollout needs them: the Pods, EndpointSlices and prompts of its two colors. Shared
+//! between rollouts that need the same, and stopped with the last of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Client;
+use kube::runtime::watcher::Config;
+use tokio::task::JoinHandle;
+
+use super::convert::{PodSeen, ready_targets};
+use super::stores::{Put, Store, Stores};
+use super::triggers::{Key, Triggers};
+use super::watches::{Change, feed, stream};
+use crate::api::ModelRollout;
+use crate::engine::observed::{Lookup, PodsSeen, PromptSeen};
+use crate::engine::plan::Need;
+use crate::ops::metrics::Metrics;
+
+/// A lost event is made up for within this and five seconds.
+const WATCH_SECONDS: u32 = 30;
+/// How many reasons of Pods that are not ready are told.
+const REASONS: usize = 3;
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    namespace: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// Pods by label selector.
+    Pods(String),
+    /// EndpointSlices by the name of their Service.
+    Endpoints(String),
+    /// A ConfigMap by name.
+    Prompt(String),
+}
+
+type Readers = Arc<Mutex<BTreeSet<Key>>>;
+
+/// A watch that runs; dropping it stops it.
+#[derive(Debug)]
+struct Running {
+    readers: Readers,
+    facts: Facts,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Facts {
+    Pods(Arc<Store<PodSeen>>),
+    Endpoints(Arc<Store<BTreeSet<String>>>),
+    Prompt(Arc<Store<PromptSeen>>),
+}
+
+/// The set of watches that run.
+#[derive(Debug)]
+pub struct Dynamic {
+    running: Mutex<BTreeMap<Target, Running>>,
+    client: ClientBox,
+    triggers: Triggers,
+    metrics: Arc<Metrics>,
+}
+
+/// kube's client has no `Debug`.
+struct ClientBox(Client);
+
+impl std::fmt::Debug for ClientBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Dynamic {
+    /// No watch yet.
+    pub fn new(client: Client, triggers: Triggers, metrics: Arc<Metrics>) -> Self {
+        Self { running: Mutex::default(), client: ClientBox(client), triggers, metrics }
+    }
+
+    /// Watches just what `rollout` needs. Gives whether anything changed for it.
+    pub fn follow(&self, rollout: &ModelRollout, need: &Need, stores: &Stores) -> bool {
+        self.set(&Key::of(rollout), &targets(rollout, need, stores))
+    }
+
+    /// Watches nothing more for the rollout of `key`.
+    pub fn forget(&self, key: &Key) {
+        self.set(key, &BTreeSet::new());
+    }
+
+    /// How many watches run.
+    pub fn len(&self) -> usize {
+        lock(&self.running).len()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn set(&self, key: &Key, targets: &BTreeSet<Target>) -> bool {
+        let mut running = lock(&self.running);
+        let mut changed = false;
+        running.retain(|target, one| {
+            let mut readers = lock(&one.readers);
+            if !targets.contains(target) {
+                changed |= readers.remove(key);
+            }
+            !readers.is_empty()
+        });
+        for target in targets {
+            let one = running.entry(target.clone()).or_insert_with(|| self.start(target));
+            changed |= lock(&one.readers).insert(key.clone());
+        }
+        changed
+    }
+
+    fn start(&self, target: &Target) -> Running {
+        let readers: Readers = Arc::default();
+        let scope = [target.namespace.clone()];
+        let facts = match &target.what {
+            What::Pods(_) => Facts::Pods(Arc::new(Store::new(&scope))),
+            What::Endpoints(_) => Facts::Endpoints(Arc::new(Store::new(&scope))),
+            What::Prompt(_) => Facts::Prompt(Arc::new(Store::new(&scope))),
+        };
+        let watch = Watch {
+            client: self.client.0.clone(),
+            target: target.clone(),
+            readers: Arc::clone(&readers),
+            triggers: self.triggers.clone(),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let task = tokio::spawn(watch.run(facts.clone()));
+        Running { readers, facts, task }
+    }
+
+    fn facts(&self, namespace: &str, what: What) -> Option<Facts> {
+        let target = Target { namespace: namespace.to_owned(), what };
+        lock(&self.running).get(&target).map(|one| one.facts.clone())
+    }
+
+    /// The Pods of `selector`.
+    pub fn pods(&self, namespace: &str, selector: &str) -> Lookup<PodsSeen> {
+        let Some(Facts::Pods(store)) = self.facts(namespace, What::Pods(selector.to_owned())) else {
+            return Lookup::Unreadable("Pods are not watched".to_owned());
+        };
+        if !store.synced() {
+            return Lookup::Unreadable("Pods are not synced yet".to_owned());
+        }
+        let pods = store.list(namespace);
+        let ready = pods.iter().filter(|pod| pod.0.is_none()).count();
+        let reasons: BTreeSet<String> = pods.iter().filter_map(|pod| pod.0.clone()).collect();
+        Lookup::Found(PodsSeen { ready: ready as i32, reasons: reasons.into_iter().take(REASONS).collect() })
+    }
+
+    /// How many ready endpoints `service` has.
+    pub fn endpoints(&self, namespace: &str, service: &str) -> Lookup<i32> {
+        let Some(Facts::Endpoints(store)) = self.facts(namespace, What::Endpoints(service.to_owned())) else {
+            return Lookup::Unreadable("EndpointSlices are not watched".to_owned());
+        };
+        if !store.synced() {
+            return Lookup::Unreadable("EndpointSlices are not synced yet".to_owned());
+        }
+        let slices = store.list(namespace);
+        let unique: BTreeSet<&String> = slices.iter().flat_map(|slice| slice.iter()).collect();
+        Lookup::Found(unique.len() as i32)
+    }
+
+    /// The prompt in the ConfigMap `name`.
+    pub fn prompt(&self, namespace: &str, name: &str) -> Lookup<PromptSeen> {
+        let Some(Facts::Prompt(store)) = self.facts(namespace, What::Prompt(name.to_owned())) else {
+            return Lookup::Unreadable("the ConfigMap is not watched".to_owned());
+        };
+        match store.get(namespace, name) {
+            Lookup::Found(prompt) => Lookup::Found(PromptSeen::clone(&prompt)),
+            Lookup::Missing => Lookup::Missing,
+            Lookup::Unreadable(why) => Lookup::Unreadable(why),
+        }
+    }
+}
+
+/// What `rollout` needs to have watched.
+fn targets(rollout: &ModelRollout, need: &Need, stores: &Stores) -> BTreeSet<Target> {
+    let namespace = rollout.metadata.namespace.clone().unwrap_or_default();
+    let mut all = BTreeSet::new();
+    let mut add = |what| all.insert(Target { namespace: namespace.clone(), what });
+    for color in [&rollout.spec.blue, &rollout.spec.green] {
+        if need.pods {
+            add(What::Endpoints(color.service_name.clone()));
+            let deployment = stores.deployments.get(&namespace, &color.deployment_name);
+            // an empty selector would select every Pod
+            if let Some(selector) = deployment.found().map(|it| it.selector.clone()).filter(|it| !it.is_empty()) {
+                add(What::Pods(selector));
+            }
+        }
+        if let Some(prompt) = color.prompt_template.as_ref().filter(|_| need.prompts) {
+            add(What::Prompt(prompt.config_map_name.clone()));
+        }
+    }
+    all
+}
+
+/// One watch, before it starts.
+struct Watch {
+    client: Client,
+    target: Target,
+    readers: Readers,
+    triggers: Triggers,
+    metrics: Arc<Metrics>,
+}
+
+impl Watch {
+    async fn run(self, facts: Facts) {
+        let config = Config::default().timeout(WATCH_SECONDS).page_size(50);
+        let namespace = self.target.namespace.as_str();
+        match (&self.target.what, facts) {
+            (What::Pods(selector), Facts::Pods(store)) => {
+                let stream = stream::<Pod>(&self.client, namespace, config.labels(selector));
+                let fed = (&*store, &*self.metrics);
+                feed(stream, ("Pod", namespace), fed, |pod| Some(pod.into()), |change| self.changed(change)).await;
+            }
+            (What::Endpoints(service), Facts::Endpoints(store)) => {
+                let selector = format!("kubernetes.io/service-name={service}");
+                let stream = stream::<EndpointSlice>(&self.client, namespace, config.labels(&selector));
+                let fed = (&*store, &*self.metrics);
+                let convert = |slice: &EndpointSlice| Some(ready_targets(slice));
+                feed(stream, ("EndpointSlice", namespace), fed, convert, |change| self.changed(change)).await;
+            }
+            (What::Prompt(name), Facts::Prompt(store)) => {
+                let selector = format!("metadata.name={name}");
+                let stream = stream::<ConfigMap>(&self.client, namespace, config.fields(&selector));
+                let fed = (&*store, &*self.metrics);
+                feed(stream, ("ConfigMap", namespace), fed, |map| Some(map.into()), |change| self.changed(change)).await;
+            }
+            // `Dynamic::start` makes the facts from the target
+            _ => {}
+        }
+    }
+
+    fn changed<T>(&self, change: Change<'_, T>) {
+        if !matches!(change, Change::Put(_, Put { same: true, .. })) {
+            lock(&self.readers).iter().for_each(|key| self.triggers.fire(key.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::testing::rollout;
+
+    #[test]
+    fn only_what_is_needed_is_watched() {
+        let stores = Stores::new(&["ml".to_owned()]);
+        let bot = rollout("bot");
+        assert!(targets(&bot, &Need::default(), &stores).is_empty());
+        let need = Need { pods: true, prompts: true, gates: None };
+        // two Services and one prompt; the Deployments, and so the Pods' selectors, are not known yet
+        assert_eq!(targets(&bot, &need, &stores).len(), 3);
+    }
+}
