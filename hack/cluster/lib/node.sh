@@ -1,9 +1,6 @@
 # shellcheck shell=bash
 # containerd, kubelet and kube-proxy, inside the node's network namespace.
 
-# The sysctls that a kubelet sets for the whole machine; put back by node_sysctls_restore.
-KUBELET_SYSCTLS="kernel.panic kernel.panic_on_oops vm.overcommit_memory vm.panic_on_oom kernel.keys.root_maxkeys kernel.keys.root_maxbytes"
-
 # render TEMPLATE FILE: fill in @NAME@ of a file under config/.
 render() {
   local bridge_dir runc
@@ -11,7 +8,9 @@ render() {
   runc=$(command -v runc)
   sed -e "s|@DIR@|$DIR|g; s|@SOCK@|$SOCK|g; s|@CGROUP@|$CGROUP|g; s|@DNS_IP@|$DNS_IP|g; s|@POD_CIDR@|$POD_CIDR|g" \
     -e "s|@RUNC@|$runc|g; s|@CNI_BIN@|$bridge_dir|g; s|@SNAPSHOTTER@|$(cat "$DIR/snapshotter")|g" \
-    "$HERE/config/$1" >"$2"
+    "$HERE/config/$1" >"$2.new"
+  # Not touched when nothing changed: containerd watches its network configuration.
+  if cmp -s "$2.new" "$2"; then rm "$2.new"; else mv "$2.new" "$2"; fi
 }
 
 # choose_snapshotter: overlayfs, or plain copies where the folder is itself on an overlay.
@@ -46,19 +45,6 @@ node_configure() {
     cat /sys/fs/cgroup/cpuset/cpuset.cpus >"/sys/fs/cgroup/cpuset/$CGROUP/cpuset.cpus"
     cat /sys/fs/cgroup/cpuset/cpuset.mems >"/sys/fs/cgroup/cpuset/$CGROUP/cpuset.mems"
   fi
-  # What was there before us, to be put back in the end.
-  if [ ! -e "$DIR/before" ]; then
-    {
-      local name value path
-      for name in $KUBELET_SYSCTLS; do
-        value=$(sysctl -n "$name" 2>/dev/null) && echo "sysctl $name $value"
-      done
-      for path in /var/lib/kubelet /var/log/containers /run/containerd /run/containerd/s /opt/containerd; do
-        [ -e "$path" ] || echo "absent $path"
-      done
-    } >"$DIR/before.new"
-    mv "$DIR/before.new" "$DIR/before"
-  fi
 }
 
 # node_start NAME COMMAND...: in the node's network namespace (not with ip netns exec,
@@ -87,27 +73,7 @@ kube_proxy_start() {
   node_start kube-proxy "$KUBE_BIN/kube-proxy" --kubeconfig "$PKI/kube-proxy.kubeconfig" --hostname-override "$NODE_NAME" \
     --proxy-mode nftables --cluster-cidr "$POD_CIDR" "${masquerade[@]}" \
     --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0s --conntrack-tcp-timeout-close-wait=0s \
-    --oom-score-adj=0 --nodeport-addresses 127.0.0.0/8,"$NODE_IP"/32 --metrics-bind-address 127.0.0.1:10249
+    --oom-score-adj=0 --nodeport-addresses "$NODE_IP/32" --metrics-bind-address 127.0.0.1:10249
 }
 
 node_ready() { kube wait --for=condition=Ready "node/$NODE_NAME" --timeout=1s; }
-
-# node_restore: the machine's sysctls and folders as they were before.
-node_restore() {
-  [ -e "$DIR/before" ] || return 0
-  local kind name value link
-  if [ -d /var/log/containers ]; then
-    for link in /var/log/containers/*; do
-      [[ "$(readlink "$link" 2>/dev/null)" != "$DIR/"* ]] || rm -f "$link"
-    done
-  fi
-  while read -r kind name value; do
-    case $kind in
-      sysctl) sysctl -qw "$name=$value" 2>/dev/null || true ;;
-      absent) case $name in
-        /var/lib/kubelet) rm -rf --one-file-system "$name" ;;
-        *) find "$name" -depth -type d -empty -delete 2>/dev/null || true ;;
-      esac ;;
-    esac
-  done <"$DIR/before"
-}

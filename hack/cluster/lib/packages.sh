@@ -12,7 +12,6 @@ containerd containerd
 ctr containerd
 runc runc
 ip iproute2
-ss iproute2
 iptables iptables
 nft nftables
 conntrack conntrack

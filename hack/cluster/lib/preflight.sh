@@ -73,18 +73,32 @@ preflight_other_cluster() {
   fi
 }
 
+# From /proc, because ss may not be installed yet. State 0A is LISTEN.
+port_inodes() {
+  awk -v port=":$(printf '%04X' "$1")$" '$4 == "0A" && $2 ~ port {print $10}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+port_listens() { [ -n "$(port_inodes "$1")" ]; }
+port_user() {
+  local inode pid
+  for inode in $(port_inodes "$1"); do
+    pid=$(find /proc/[0-9]*/fd -lname "socket:\[$inode\]" 2>/dev/null | head -n 1 | cut -d/ -f3)
+    [ -z "$pid" ] || printf '%s (pid %s) ' "$(cat "/proc/$pid/comm" 2>/dev/null)" "$pid"
+  done | grep . || printf 'its name can not be seen from here'
+}
+
 # preflight_ports: for a start from nothing (our own programs are stopped by then).
 preflight_ports() {
-  local port user
+  local port
   for port in 2379 2380 6443 10257 10259; do
-    user=$(ss -Hltnp "sport = :$port" | head -n 1)
-    [ -z "$user" ] || die "port $port is needed by the test cluster and is in use by another program: $(sed -n 's/.*users:((//; s/)).*//; p' <<<"$user"). Stop that program, then run this again."
+    ! port_listens "$port" ||
+      die "port $port is needed by the test cluster and is in use by another program: $(port_user "$port"). Stop that program, then run this again."
   done
 }
 
 # preflight_addresses: the three networks must not be in use by something else.
 preflight_addresses() {
   local net route
+  command -v ip >/dev/null || return 0
   for net in "$POD_CIDR" "$SERVICE_CIDR" "$HOST_IP/30"; do
     route=$(ip -4 route show root "${net/$HOST_IP/10.99.0.0}" | grep -v " $VETH_HOST" | head -n 1 || true)
     [ -z "$route" ] || die "the test cluster uses the addresses $net, and this machine already has a route for them ($route). $ALTERNATIVE"

@@ -58,16 +58,6 @@ remove_cgroups() {
   done
 }
 
-# remove_shim_sockets: they are outside our folder, in a place fixed by containerd.
-remove_shim_sockets() {
-  local file address
-  for file in "$DIR"/containerd/state/io.containerd.runtime.v2.task/*/*/address; do
-    [ -e "$file" ] || continue
-    address=$(cat "$file")
-    [[ "$address" != unix:///run/containerd/s/* ]] || rm -f "${address#unix://}"
-  done
-}
-
 teardown() {
   local name
   for name in kubelet kube-proxy kube-scheduler kube-controller-manager; do stop "$name"; done
@@ -78,11 +68,10 @@ teardown() {
   # would fail with "address already in use".
   stop kube-apiserver 3
   stop etcd
-  remove_shim_sockets
   unmount_all
   network_down
   remove_cgroups
-  node_restore
+  machine_restore
   # Not across a mount: if one is still there, its contents stay.
   rm -rf --one-file-system "$DIR"
   rm -f "$OWNER"
