@@ -30,7 +30,9 @@ async fn every_case_of_the_table() {
         };
         println!("{} {}", if right { "ok   " } else { "WRONG" }, case.name);
         if let Err(refusals) = &answer {
-            refusals.iter().for_each(|refusal| println!("        {}: {}", refusal.field, cut(&refusal.message)));
+            for refusal in refusals {
+                println!("        {}: {}", refusal.field, cut(&refusal.message));
+            }
         }
         if !right {
             wrong.push(format!("{}\n  expected {:?}\n  answer {answer:?}", case.name, case.expected));
