@@ -54,6 +54,7 @@ machine_restore() {
         ;;
       /var/lib/kubelet) rm -rf "$name"/device-plugins/kubelet* ;;
       /var/lib/containers) rm -f "$name/cache/blob-info-cache-v1.boltdb" ;;
+      /etc/cni) rm -f "$name/net.d/cni.lock" ;;
     esac
     find "$name" -depth -type d -empty -delete 2>/dev/null || true
   done <"$DIR/before"

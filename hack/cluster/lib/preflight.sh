@@ -82,7 +82,7 @@ port_user() {
   local inode pid
   for inode in $(port_inodes "$1"); do
     pid=$(find /proc/[0-9]*/fd -lname "socket:\[$inode\]" 2>/dev/null | head -n 1 | cut -d/ -f3)
-    [ -z "$pid" ] || printf '%s (pid %s) ' "$(cat "/proc/$pid/comm" 2>/dev/null)" "$pid"
+    [ -z "$pid" ] || printf '%s (pid %s)' "$(cat "/proc/$pid/comm" 2>/dev/null)" "$pid"
   done | grep . || printf 'its name can not be seen from here'
 }
 
