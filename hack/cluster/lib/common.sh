@@ -94,6 +94,9 @@ wait_for() {
 # The programs in the order in which they are started.
 export PROGRAMS="containerd etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 
+# running PID: is it there, and not just waiting to be reaped?
+running() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
+
 # is_ours PID NAME: does this pid run NAME with our cluster's folder among its
 # arguments? A pid file alone proves nothing: the number may have been given to
 # another program since.
@@ -102,8 +105,7 @@ is_ours() {
   local -a args=()
   [ -r "/proc/$pid/cmdline" ] || return 1
   mapfile -d '' -t args 2>/dev/null <"/proc/$pid/cmdline" || return 1
-  [ "${#args[@]}" -gt 0 ] && [ "${args[0]##*/}" = "$name" ] && [[ "${args[*]}" == *"$DIR/"* ]] &&
-    [ "$(awk '/^State:/ {print $2}' "/proc/$pid/status" 2>/dev/null)" != Z ]
+  [ "${#args[@]}" -gt 0 ] && [ "${args[0]##*/}" = "$name" ] && [[ "${args[*]}" == *"$DIR/"* ]]  && running "$pid"
 }
 
 # pid_of NAME: the pid of our program, from its pid file or, if that is lost, from /proc.
@@ -146,8 +148,10 @@ stop() {
   while pid=$(pid_of "$name"); do
     kill -TERM "$pid" 2>/dev/null || true
     deadline=$(($(now_ms) + limit * 1000))
-    while is_ours "$pid" "$name"; do
-      [ "$(now_ms)" -lt "$deadline" ] || kill -KILL "$pid" 2>/dev/null || true
+    # Until it is really gone: one that is exiting has no arguments any more, so
+    # is_ours would miss it, and still has its ports.
+    while running "$pid"; do
+      if [ "$(now_ms)" -ge "$deadline" ] && is_ours "$pid" "$name"; then kill -KILL "$pid" 2>/dev/null || true; fi
       sleep 0.05
     done
   done

@@ -90,6 +90,11 @@ port_user() {
 preflight_ports() {
   local port
   for port in 2379 2380 6443 10257 10259; do
+    # A killed program of ours may hold it for a moment more.
+    for _ in {1..20}; do
+      port_listens "$port" || break
+      sleep 0.1
+    done
     ! port_listens "$port" ||
       die "port $port is needed by the test cluster and is in use by another program: $(port_user "$port"). Stop that program, then run this again."
   done
