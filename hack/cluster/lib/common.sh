@@ -95,7 +95,7 @@ wait_for() {
 export PROGRAMS="containerd etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
 
 # running PID: is it there, and not just waiting to be reaped?
-running() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
+running() { grep -q '^State:[[:space:]]*[A-WYa-wy]' "/proc/$1/status" 2>/dev/null; }
 
 # is_ours PID NAME: does this pid run NAME with our cluster's folder among its
 # arguments? A pid file alone proves nothing: the number may have been given to
