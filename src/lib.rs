@@ -2,3 +2,5 @@
 
 pub mod api;
 pub mod engine;
+pub mod ops;
+pub mod shell;

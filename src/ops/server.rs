@@ -66,7 +66,7 @@ fn answer(good: bool) -> (StatusCode, &'static str) {
     if good { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ok\n") }
 }
 
-fn scrape(metrics: &Metrics) -> impl IntoResponse {
+fn scrape(metrics: &Metrics) -> impl IntoResponse + use<> {
     match metrics.encode() {
         Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, OPEN_METRICS)], text),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain")], String::new()),

@@ -278,9 +278,11 @@ impl Turn<'_> {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api = self.ingresses();
         match self.call(Call::traffic("delete ingress"), api.delete(name, &params)).await {
-            // somebody's finalizer keeps it for a while
-            Ok(either::Either::Left(object)) if object.metadata.finalizers.is_some() => self.put_ingress(&object),
-            Ok(_) => self.ctx.stores.ingresses.remove_uid(&self.namespace, name, uid),
+            Ok(answer) => match answer.left() {
+                // somebody's finalizer keeps it for a while
+                Some(object) if object.metadata.finalizers.is_some() => self.put_ingress(&object),
+                _ => self.ctx.stores.ingresses.remove_uid(&self.namespace, name, uid),
+            },
             Err(error) if error.is_not_found() => {
                 self.done.wrote = true;
                 self.ctx.stores.ingresses.remove_uid(&self.namespace, name, uid);

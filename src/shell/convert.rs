@@ -197,7 +197,7 @@ fn short(text: &str) -> String {
 
 /// The ready, not terminating targets of one slice: the Pod's uid, or an address.
 pub fn ready_targets(slice: &EndpointSlice) -> BTreeSet<String> {
-    let ready = slice.endpoints.iter().flatten().filter(|one| {
+    let ready = slice.endpoints.iter().filter(|one| {
         let conditions = one.conditions.as_ref();
         conditions.and_then(|it| it.ready) != Some(false) && conditions.and_then(|it| it.terminating) != Some(true)
     });

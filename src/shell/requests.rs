@@ -150,7 +150,7 @@ fn test(path: &[&str], value: Value) -> PatchOperation {
 }
 
 fn pointer(parts: &[&str]) -> PointerBuf {
-    PointerBuf::from_tokens(parts)
+    PointerBuf::from_tokens(parts.iter().copied())
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! still there. Says *that* something changed, never what to do about it.
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::watcher::Event;
 
@@ -80,9 +81,12 @@ impl Mirror {
     pub fn admit(&mut self, key: &Key, exists: bool) -> Option<ObjectRef<Handle>> {
         let reference = ObjectRef::<Handle>::new(&key.name).within(&key.namespace);
         let known = self.reader.get(&reference).is_some();
-        let mut handle = Handle::default();
-        handle.metadata.namespace = Some(key.namespace.clone());
-        handle.metadata.name = Some(key.name.clone());
+        let meta = ObjectMeta {
+            namespace: Some(key.namespace.clone()),
+            name: Some(key.name.clone()),
+            ..ObjectMeta::default()
+        };
+        let handle: Handle = meta.into_response_partial();
         match (known, exists) {
             (false, true) => self.writer.apply_watcher_event(&Event::Apply(handle)),
             (true, false) => self.writer.apply_watcher_event(&Event::Delete(handle)),
