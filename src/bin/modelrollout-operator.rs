@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn print_crd() -> Result<(), String> {
-    let text = serde_yaml::to_string(&api::crd()).map_err(|error| error.to_string())?;
+    let text = api::crd_yaml().map_err(|error| error.to_string())?;
     print!("{text}");
     Ok(())
 }

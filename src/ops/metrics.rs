@@ -289,25 +289,20 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::api::reasons::{Phase, Verdict};
     use crate::api::{Color, GateStatus};
     use crate::shell::testing::rollout;
 
     fn status(phase: Phase, verdict: Verdict) -> ModelRolloutStatus {
+        let gate = json!({ "name": "errors", "verdict": verdict, "reason": "", "message": "", "samples": 7 });
+        let gate: GateStatus = serde_json::from_value(gate).unwrap();
         ModelRolloutStatus {
             phase: Some(phase),
             active_color: Some(Color::Blue),
-            gates: vec![GateStatus {
-                name: "errors".into(),
-                verdict,
-                reason: String::new(),
-                value: None,
-                baseline: None,
-                samples: Some(7),
-                needed: None,
-                message: String::new(),
-            }],
+            gates: vec![gate],
             ..ModelRolloutStatus::default()
         }
     }
@@ -320,7 +315,7 @@ mod tests {
         metrics.show(&rollout("bot"), &status(Phase::Promoting, Verdict::Pass), now + Duration::from_secs(20));
         let text = metrics.encode().unwrap();
         assert!(text.contains(r#"modelrollout_phase{namespace="ml",name="bot",phase="Promoting"} 1"#), "{text}");
-        assert!(!text.contains(r#"phase="Progressing"} 1"#), "{text}");
+        assert!(!text.contains(r#"name="bot",phase="Progressing""#), "{text}");
         assert!(text.contains(r#"verdict="Pass"} 1"#) && !text.contains(r#"verdict="Hold""#), "{text}");
         assert!(text.contains(r#"modelrollout_phase_duration_seconds_sum{phase="Progressing"} 20.0"#), "{text}");
         metrics.forget("ml", "bot");

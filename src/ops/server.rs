@@ -51,9 +51,8 @@ pub async fn serve(
     health: Arc<Health>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
-    let probe = |check: fn(&Health) -> bool| {
-        move |State(health): State<Arc<Health>>| async move { answer(check(&health)) }
-    };
+    let probe =
+        |check: fn(&Health) -> bool| move |State(health): State<Arc<Health>>| async move { answer(check(&health)) };
     let router = Router::new()
         .route("/healthz", get(probe(Health::alive)))
         .route("/readyz", get(probe(Health::ready)))

@@ -57,13 +57,13 @@ impl Call {
 }
 
 /// Carries out `plan`, which was made from `rollout` and `seen`.
-pub async fn apply(
-    ctx: &Context,
-    rollout: Arc<ModelRollout>,
-    seen: &Observed,
-    plan: &Plan,
-) -> Result<Applied, Error> {
-    let mut turn = Turn { ctx, namespace: rollout.metadata.namespace.clone().unwrap_or_default(), rollout, done: Applied::default() };
+pub async fn apply(ctx: &Context, rollout: Arc<ModelRollout>, seen: &Observed, plan: &Plan) -> Result<Applied, Error> {
+    let mut turn = Turn {
+        ctx,
+        namespace: rollout.metadata.namespace.clone().unwrap_or_default(),
+        rollout,
+        done: Applied::default(),
+    };
     let mut told = false;
     if plan.order == Order::StatusFirst && turn.status(&plan.status).await? {
         turn.tell(plan);
@@ -129,7 +129,14 @@ impl Turn<'_> {
                 let patch = requests::remove_act(&self.rollout, annotation, value);
                 self.meta(Call::new("remove act").tested(), patch).await
             }
-            Action::WriteIngress(want) => self.write_ingress(want).await,
+            Action::WriteIngress(want) => match self.write_ingress(want).await {
+                Err(error) if !want.required => {
+                    tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
+                        "this Ingress could not be written; what comes next does not wait for it");
+                    Ok(())
+                }
+                result => result,
+            },
             Action::DeleteIngress { name, uid, urgent } => self.delete_ingress(name, uid, *urgent).await,
             Action::SwitchBackend { ingress, resource_version, paths } => {
                 self.switch(ingress, resource_version.as_deref(), paths).await
@@ -144,11 +151,7 @@ impl Turn<'_> {
     }
 
     /// One write: the lease, the deadline, the metrics.
-    async fn call<T>(
-        &mut self,
-        call: Call,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Error> {
+    async fn call<T>(&mut self, call: Call, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
         let began = Instant::now();
         let result = if self.ctx.leadership.valid_for(CALL_DEADLINE) {
             within_deadline(call, request).await

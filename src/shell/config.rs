@@ -28,7 +28,7 @@ pub struct Cli {
 pub enum Command {
     /// Run the operator.
     Run(Box<RunArgs>),
-    /// Print the CustomResourceDefinition as YAML.
+    /// Print the `CustomResourceDefinition` as YAML.
     Crd,
 }
 
@@ -106,7 +106,8 @@ impl RunArgs {
         let given = self.identity.clone().filter(|name| !name.is_empty());
         given.unwrap_or_else(|| {
             let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
-            let host = host.or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|host| host.trim().to_owned()));
+            let host =
+                host.or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|host| host.trim().to_owned()));
             format!("{}-{}", host.unwrap_or_else(|| "operator".to_owned()), std::process::id())
         })
     }
@@ -115,7 +116,7 @@ impl RunArgs {
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text} is not a duration such as 500ms, 5s or 1m");
     let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(duration).ok().filter(|it| *it <= Duration::from_secs(600)).ok_or_else(wrong)
+    Duration::try_from(duration).ok().filter(|it| *it <= Duration::from_mins(10)).ok_or_else(wrong)
 }
 
 #[cfg(test)]

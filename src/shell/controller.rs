@@ -24,7 +24,7 @@ use crate::engine::plan::Order;
 const PASSES: usize = 12;
 const AFTER_PASSES: Duration = Duration::from_millis(100);
 /// Even with nothing to do, everything is planned again after this and up to a fifth more. It costs no request.
-const RESYNC: Duration = Duration::from_secs(300);
+const RESYNC: Duration = Duration::from_mins(5);
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// A reconcile that failed.
@@ -113,6 +113,7 @@ fn wait(wake: Option<Timestamp>, now: Timestamp, key: &Key) -> Duration {
     until.map_or(resync, |until| until.clamp(SHORTEST, resync))
 }
 
+#[allow(clippy::needless_pass_by_value)] // the applier's signature
 fn on_error(handle: Arc<Handle>, failed: &Failed, ctx: Arc<Context>) -> Action {
     let meta = &handle.metadata;
     let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());

@@ -227,7 +227,9 @@ impl From<&ConfigMap> for PromptSeen {
             part(key.as_bytes());
             part(&value.0);
         }
-        Self { hash: hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect() }
+        let digits = hash.finalize();
+        let digits = digits.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
+        Self { hash: format!("{digits:016x}") }
     }
 }
 

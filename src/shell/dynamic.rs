@@ -231,27 +231,28 @@ impl Watch {
             (What::Pods(selector), Facts::Pods(store)) => {
                 let stream = stream::<Pod>(&self.client, namespace, config.labels(selector));
                 let fed = (&*store, &*self.metrics);
-                feed(stream, ("Pod", namespace), fed, |pod| Some(pod.into()), |change| self.changed(change)).await;
+                feed(stream, ("Pod", namespace), fed, |pod| Some(pod.into()), |change| self.changed(&change)).await;
             }
             (What::Endpoints(service), Facts::Endpoints(store)) => {
                 let selector = format!("kubernetes.io/service-name={service}");
                 let stream = stream::<EndpointSlice>(&self.client, namespace, config.labels(&selector));
                 let fed = (&*store, &*self.metrics);
                 let convert = |slice: &EndpointSlice| Some(ready_targets(slice));
-                feed(stream, ("EndpointSlice", namespace), fed, convert, |change| self.changed(change)).await;
+                feed(stream, ("EndpointSlice", namespace), fed, convert, |change| self.changed(&change)).await;
             }
             (What::Prompt(name), Facts::Prompt(store)) => {
                 let selector = format!("metadata.name={name}");
                 let stream = stream::<ConfigMap>(&self.client, namespace, config.fields(&selector));
                 let fed = (&*store, &*self.metrics);
-                feed(stream, ("ConfigMap", namespace), fed, |map| Some(map.into()), |change| self.changed(change)).await;
+                feed(stream, ("ConfigMap", namespace), fed, |map| Some(map.into()), |change| self.changed(&change))
+                    .await;
             }
             // `Dynamic::start` makes the facts from the target
             _ => {}
         }
     }
 
-    fn changed<T>(&self, change: Change<'_, T>) {
+    fn changed<T>(&self, change: &Change<'_, T>) {
         if !matches!(change, Change::Put(_, Put { same: true, .. })) {
             lock(&self.readers).iter().for_each(|key| self.triggers.fire(key.clone()));
         }

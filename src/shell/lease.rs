@@ -47,11 +47,8 @@ pub fn held_by(lease: &Lease, me: &str) -> bool {
 
 /// A lease that is new.
 pub fn create(namespace: &str, name: &str, me: &str, now: Timestamp) -> Lease {
-    let metadata = ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
+    let metadata =
+        ObjectMeta { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), ..ObjectMeta::default() };
     claim(&Lease { metadata, spec: None }, me, now)
 }
 
@@ -59,7 +56,8 @@ pub fn create(namespace: &str, name: &str, me: &str, now: Timestamp) -> Lease {
 pub fn claim(lease: &Lease, me: &str, now: Timestamp) -> Lease {
     let old = lease.spec.clone().unwrap_or_default();
     let kept = holder(&old) == Some(me);
-    let transitions = old.lease_transitions.unwrap_or(0) + i32::from(!kept);
+    // a lease that is only being created changes hands for the first time later
+    let transitions = old.lease_transitions.map_or(0, |count| count + i32::from(!kept));
     let spec = LeaseSpec {
         holder_identity: Some(me.to_owned()),
         lease_duration_seconds: Some(DURATION.as_secs() as i32),
@@ -113,9 +111,9 @@ mod tests {
         let renewed = claim(&lease, "a", at(12));
         assert_eq!(renewed.metadata.resource_version.as_deref(), Some("7"));
         let spec = renewed.spec.clone().unwrap();
-        assert_eq!((spec.lease_transitions, spec.acquire_time), (Some(1), Some(MicroTime(at(10)))));
+        assert_eq!((spec.lease_transitions, spec.acquire_time), (Some(0), Some(MicroTime(at(10)))));
         let taken = claim(&release(&renewed, at(13)), "b", at(20)).spec.unwrap();
-        assert_eq!((taken.lease_transitions, taken.acquire_time), (Some(2), Some(MicroTime(at(20)))));
+        assert_eq!((taken.lease_transitions, taken.acquire_time), (Some(1), Some(MicroTime(at(20)))));
         assert_eq!(taken.lease_duration_seconds, Some(6));
     }
 }

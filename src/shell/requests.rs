@@ -219,7 +219,7 @@ mod tests {
                 port: PortSeen::Name("http".into()),
             }],
             tls: vec![TlsSeen { hosts: vec!["a.example".into()], secret_name: None }],
-            raises: true,
+            required: true,
         };
         let object = ingress(&want, &rollout("bot"));
         let seen = IngressSeen::from(&object);

@@ -198,8 +198,10 @@ async fn served(client: &Client, scopes: &[String], stop: &CancellationToken) ->
         match answer {
             Ok(Ok(_)) => return true,
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                tracing::error!("the CustomResourceDefinition of ModelRollout is not installed: \
-                    `modelrollout-operator crd | kubectl apply -f -`; looking again");
+                tracing::error!(
+                    "the CustomResourceDefinition of ModelRollout is not installed: \
+                    `modelrollout-operator crd | kubectl apply -f -`; looking again"
+                );
             }
             Ok(Err(error)) => tracing::error!(%error, "ModelRollouts cannot be listed; trying again"),
             Err(_) => tracing::error!("the API server does not answer; trying again"),

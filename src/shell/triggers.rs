@@ -27,10 +27,7 @@ impl Key {
     /// Of `rollout`.
     pub fn of(rollout: &ModelRollout) -> Self {
         let meta = &rollout.metadata;
-        Self {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
+        Self { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
     }
 }
 

@@ -110,7 +110,8 @@ async fn poll(shared: &Shared, uid: &str, key: &Key, mut gate: Gate) {
         let news = {
             let mut readings = lock(&shared.readings);
             let of_rollout = readings.entry(uid.to_owned()).or_default();
-            let news = newest > gate.newest || of_rollout.get(&gate.query.gate).is_none_or(|old| differs(&old.answer, &answer));
+            let news = newest > gate.newest
+                || of_rollout.get(&gate.query.gate).is_none_or(|old| differs(&old.answer, &answer));
             of_rollout.insert(gate.query.gate.clone(), Reading { key: gate.key.clone(), at, answer });
             news
         };
@@ -122,13 +123,15 @@ async fn poll(shared: &Shared, uid: &str, key: &Key, mut gate: Gate) {
     }
 }
 
-/// Whether an answer says anything new. That counts settle is nothing new.
+/// Whether an answer says anything new. That counts settle is nothing new; a value that is still the same is, since a
+/// gate may want to see it twice.
 fn differs(old: &Answer, new: &Answer) -> bool {
     match (old, new) {
         (
             Answer::Counted { candidate: old, baseline: old_base },
             Answer::Counted { candidate: new, baseline: new_base },
         ) => old.now != new.now || old_base.as_ref().map(|it| &it.now) != new_base.as_ref().map(|it| &it.now),
+        (_, Answer::Value(_)) => true,
         _ => old != new,
     }
 }
