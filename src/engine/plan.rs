@@ -126,8 +126,8 @@ pub struct IngressWant {
     pub paths: Vec<PathWant>,
     /// `spec.tls`.
     pub tls: Vec<TlsSeen>,
-    /// Whether it raises a color's share of traffic: such a write needs the lease and is not repeated blindly.
-    pub raises: bool,
+    /// Whether the rest of the pass depends on it. A rollback does not wait for an anchor that cannot be written.
+    pub required: bool,
 }
 
 impl IngressWant {

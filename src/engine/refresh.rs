@@ -38,6 +38,7 @@ fn without_numbers(status: &ModelRolloutStatus) -> ModelRolloutStatus {
     }
     for color in &mut out.colors {
         color.ready = 0;
+        color.desired = 0;
     }
     for condition in &mut out.conditions {
         condition.message.clear();

@@ -5,7 +5,6 @@ use super::conditions::{Conditions, Truth};
 use super::draft::{Draft, Scene};
 use super::preflight::Problem;
 use super::readiness;
-use super::traffic::nginx;
 use crate::api::reasons::{ConditionType, Phase, Reason, Role, Step, Verdict};
 use crate::api::{Attempt, Color, ColorStatus, GateStatus, Summary};
 
@@ -32,7 +31,7 @@ fn problem_is_harmless(scene: Scene<'_>, draft: &Draft) -> bool {
 
 fn colors(scene: Scene<'_>, attempt: &Attempt) -> Vec<ColorStatus> {
     let buffering = attempt.step == Step::Buffering;
-    let weight = if buffering { 100 } else { scene.seen.canary.found().map_or(0, nginx::weight) };
+    let weight = if buffering { 100 } else { attempt.weight_intended };
     Color::BOTH
         .into_iter()
         .map(|color| {

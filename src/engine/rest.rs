@@ -27,7 +27,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft) -> Result<(), Problem> {
     if active == target {
         // Setting the target back is how a person says that the failure was seen.
         draft.status.failed_revision = None;
-        draft.stand(Phase::Stable, Reason::AtTarget, format!("{active} carries all traffic, as spec.target wants"));
+        attempt::at_target(draft, active);
         if clean && scene.rollout.has_finalizer {
             draft.actions.push(Action::RemoveFinalizer);
         }

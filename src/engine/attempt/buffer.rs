@@ -2,6 +2,7 @@
 //! one write. Then the old color goes.
 
 use super::{Attempt, end, own, promote, window};
+use crate::api::Color;
 use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::judging;
@@ -63,12 +64,17 @@ fn gone(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
     false
 }
 
+/// Says that nothing is left to do.
+pub fn at_target(draft: &mut Draft, active: Color) {
+    draft.stand(Phase::Stable, Reason::AtTarget, format!("{active} carries all traffic, as spec.target wants"));
+}
+
 fn finish(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     end(scene, draft, attempt, to, None);
     let kept = if scene.rollout.scale_to_zero { "was scaled to zero" } else { "stays up" };
     let message = format!("attempt {} is complete: {to} serves {}, {from} {kept}", attempt.id, scene.rollout.side(to).model);
-    draft.tell(Reason::Completed, format!("CompleteAttempt{}", attempt.id), message.clone());
-    draft.stand(Phase::Stable, Reason::Completed, message);
+    draft.tell(Reason::Completed, format!("CompleteAttempt{}", attempt.id), message);
+    at_target(draft, to);
     draft.need.gates = None;
 }

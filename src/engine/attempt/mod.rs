@@ -21,6 +21,7 @@ use super::traffic::{self, nginx};
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry};
 
+pub use buffer::at_target;
 pub use rollback::{external_switch, what_next};
 
 /// Opens an attempt for `revision` and takes its first step.

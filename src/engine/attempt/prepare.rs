@@ -26,8 +26,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
             return;
         }
         draft.wake_at(deadline);
-        let left = time::show(time::between(now, deadline));
-        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, format!("{}: {}; {left} left", attempt.to, readiness.why));
+        let message = format!("{}: {}; the attempt ends at {deadline} if it is not ready by then", attempt.to, readiness.why);
+        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
         draft.status.attempt = Some(attempt);
         return;
     }

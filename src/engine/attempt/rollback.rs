@@ -5,7 +5,8 @@ use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::observed::IngressSeen;
-use crate::engine::plan::Order;
+use crate::engine::plan::{Action, IngressWant, Order};
+use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::traffic::{Backend, nginx};
 
@@ -26,6 +27,12 @@ pub fn go_back(
     // The canary first: while it exists it would send the old Service's traffic to the color that is being left.
     draft.actions.extend(canary.map(|canary| nginx::remove(canary, true)));
     if let Some(main) = main.filter(|_| switched) {
+        // The color that is left stays named while the controller follows; this early the anchor may not name it yet.
+        let want = nginx::anchor(scene.rollout, main, scene.seen.anchor.found(), &[attempt.from, attempt.to]);
+        let named = own(scene, &scene.seen.anchor).is_some_and(|anchor| want.matches(anchor));
+        if !named && preflight::own_names(scene.rollout, scene.seen).is_ok() {
+            draft.actions.push(Action::WriteIngress(IngressWant { required: false, ..want }));
+        }
         draft.actions.push(nginx::switch(scene.rollout, main, attempt.to, false));
     }
     draft.order = Order::TrafficFirst;

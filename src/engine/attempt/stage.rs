@@ -33,8 +33,8 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &
     attempt.evidence.clear();
     let (number, of) = (index + 1, scene.rollout.stages.len());
     let message = format!("stage {number}/{of}: {} gets {} % for at least {}", attempt.to, stage.weight, time::show(stage.hold));
-    draft.tell(Reason::StageStarted, format!("StartStage{number}"), message.clone());
-    draft.stand(Phase::Progressing, Reason::StageStarted, message);
+    draft.tell(Reason::StageStarted, format!("StartStage{number}"), message);
+    running(scene, draft, attempt, stage);
     if let Some(window) = window(scene, attempt) {
         judging::run(scene, draft, attempt, &window);
         wake_at_end(draft, &window, stage);
@@ -49,8 +49,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
         hold(scene, draft, &mut attempt, main);
     } else if let Some(window) = window(scene, &attempt) {
         judging::run(scene, draft, &mut attempt, &window);
-        if draft.stand.phase != Phase::Holding {
-            draft.stand(Phase::Progressing, Reason::StageStarted, format!("weight {} is written", attempt.weight_intended));
+        if let Some(stage) = current(scene.rollout, &attempt).filter(|_| draft.stand.phase != Phase::Holding) {
+            running(scene, draft, &attempt, stage);
         }
     }
     draft.status.attempt = Some(attempt);
@@ -59,14 +59,14 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
 fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen) {
     let (Some(window), Some(stage)) = (window(scene, attempt), current(scene.rollout, attempt)) else { return };
     let judged = judging::run(scene, draft, attempt, &window);
-    let place = format!("stage {}/{}, {} %", attempt.stage_index + 1, scene.rollout.stages.len(), attempt.weight_intended);
+    let place = place(scene, attempt);
     if attempt.short_since.is_some() {
         let why = capacity(scene, attempt, attempt.weight_intended).err().unwrap_or_default();
         draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
         return;
     }
     if wake_at_end(draft, &window, stage) > scene.now {
-        draft.stand(Phase::Progressing, Reason::StageRunning, format!("{place} for {}", time::show(stage.hold)));
+        running(scene, draft, attempt, stage);
         return;
     }
     if let Some((gate, reason, message)) = judged.waiting {
@@ -91,6 +91,17 @@ fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &Ingre
         Some((index, _)) => enter(scene, draft, attempt, main, index),
         None => promote::enter(scene, draft, attempt, main),
     }
+}
+
+/// Says that the stage runs, with the instant at which its hold is over: a text that does not change by itself.
+fn running(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, stage: &Stage) {
+    let ends = attempt.stage_started_at.as_ref().map(|start| format!(" until {}", time::after(start.0, stage.hold)));
+    let message = format!("{} for at least {}{}", place(scene, attempt), time::show(stage.hold), ends.unwrap_or_default());
+    draft.stand(Phase::Progressing, Reason::StageRunning, message);
+}
+
+fn place(scene: Scene<'_>, attempt: &Attempt) -> String {
+    format!("stage {}/{}, {} %", attempt.stage_index + 1, scene.rollout.stages.len(), attempt.weight_intended)
 }
 
 /// When the hold is over; the plan is looked at again then.

@@ -72,7 +72,7 @@ pub fn canary(rollout: &Rollout, main: &IngressSeen, there: Option<&IngressSeen>
         annotations,
         paths,
         tls: main.tls.clone(),
-        raises: true,
+        required: true,
     }
 }
 
@@ -104,7 +104,7 @@ pub fn anchor(rollout: &Rollout, main: &IngressSeen, there: Option<&IngressSeen>
         annotations: class_annotation(main),
         paths,
         tls: Vec::new(),
-        raises: false,
+        required: true,
     }
 }
 

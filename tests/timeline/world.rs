@@ -1,0 +1,467 @@
+//! A small model of a cluster under virtual time: it carries out plans, and checks at every write what must never happen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use modelrollout::api::reasons::{Phase, Reason};
+use modelrollout::api::{Color, ModelRollout, ModelRolloutStatus, names};
+use modelrollout::engine::observed::*;
+use modelrollout::engine::plan::*;
+use modelrollout::engine::{self, readiness, traffic};
+
+pub const SETTLE: Duration = Duration::from_secs(5);
+
+/// What the model servers of one color do.
+#[derive(Clone, Copy, Debug)]
+pub struct Behavior {
+    pub error_share: f64,
+    pub slow_share: f64,
+}
+
+/// The cluster.
+pub struct World {
+    pub object: ModelRollout,
+    pub seen: Observed,
+    pub now: Timestamp,
+    pub rate: f64,
+    pub behavior: ByColor<Behavior>,
+    pub metrics_up: bool,
+    pub load_time: Duration,
+    /// Seconds between two looks at the metrics.
+    pub tick: i64,
+    pub never_ready: bool,
+    pub log: Vec<String>,
+    pub notes: Vec<Note>,
+    /// The write of this number (from 1) is the last one of its pass: the operator dies after it.
+    pub die_after: Option<usize>,
+    /// The write of this number fails and changes nothing.
+    pub fail_at: Option<usize>,
+    pub writes: usize,
+    pub gone: bool,
+    version: u64,
+    ready_at: BTreeMap<Color, Timestamp>,
+    counted: Option<(String, BTreeMap<String, (Counts, Counts)>, Timestamp)>,
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).expect("in range")
+}
+
+impl World {
+    /// Blue serves, green stands by with zero replicas, the object wants green.
+    pub fn new(spec: &str) -> Self {
+        let text = format!(
+            "apiVersion: modelrollout.dev/v1alpha1\nkind: ModelRollout\nmetadata: {{name: bot, namespace: ml, uid: u1, generation: 1}}\nspec:\n{spec}"
+        );
+        let object: ModelRollout = serde_yaml::from_str(&text).expect("a readable ModelRollout");
+        let color = |color: Color, replicas: i32| ColorSeen {
+            deployment: Lookup::Found(DeploymentSeen {
+                uid: format!("deployment-{color}"),
+                resource_version: "1".into(),
+                generation: 1,
+                observed_generation: 1,
+                template_revision: "1".into(),
+                desired: replicas,
+                total: replicas,
+                updated: replicas,
+                ready: replicas,
+                model: None,
+                config_maps: [format!("prompt-{color}")].into(),
+                selector: format!("color={color}"),
+            }),
+            service: Lookup::Found(ServiceSeen { has_selector: true }),
+            pods: Lookup::Found(PodsSeen { ready: replicas, reasons: vec![] }),
+            endpoints: Lookup::Found(replicas),
+            prompt: Lookup::Found(PromptSeen { hash: format!("{color}hash") }),
+        };
+        let seen = Observed {
+            colors: ByColor { blue: color(Color::Blue, 4), green: color(Color::Green, 0) },
+            ingress: Lookup::Found(main_ingress("bot-blue")),
+            canary: Lookup::Missing,
+            anchor: Lookup::Missing,
+            readings: BTreeMap::new(),
+            elder: None,
+            settle: SETTLE,
+        };
+        let healthy = Behavior { error_share: 0.0, slow_share: 0.0 };
+        World {
+            object,
+            seen,
+            now: at(0),
+            rate: 50.0,
+            behavior: ByColor { blue: healthy, green: healthy },
+            metrics_up: true,
+            load_time: Duration::from_secs(20),
+            tick: 1,
+            never_ready: false,
+            log: vec![],
+            notes: vec![],
+            die_after: None,
+            fail_at: None,
+            writes: 0,
+            gone: false,
+            version: 1,
+            ready_at: BTreeMap::new(),
+            counted: None,
+        }
+    }
+
+    pub fn status(&self) -> ModelRolloutStatus {
+        self.object.status.clone().unwrap_or_default()
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.status().phase.expect("a phase")
+    }
+
+    pub fn attempt(&self) -> modelrollout::api::Attempt {
+        self.status().attempt.expect("an attempt")
+    }
+
+    pub fn condition(&self, kind: &str) -> (String, String) {
+        let conditions = self.status().conditions;
+        let found = conditions.iter().find(|condition| condition.type_ == kind).expect("the condition");
+        (found.status.clone(), found.reason.clone())
+    }
+
+    pub fn message(&self) -> String {
+        self.status().summary.message
+    }
+
+    pub fn told(&self, reason: Reason) -> usize {
+        self.notes.iter().filter(|note| note.reason == reason).count()
+    }
+
+    pub fn annotate(&mut self, key: &str, value: &str) {
+        self.object.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    }
+
+    pub fn edit(&mut self, change: impl FnOnce(&mut ModelRollout)) {
+        change(&mut self.object);
+        *self.object.metadata.generation.get_or_insert_default() += 1;
+    }
+
+    /// The backend of the production Ingress.
+    pub fn backend(&self) -> String {
+        self.seen.ingress.found().and_then(|main| main.paths[0].service.clone()).unwrap_or_default()
+    }
+
+    /// The share that green has now, in percent.
+    pub fn green_share(&self) -> i32 {
+        if self.backend() == "bot-green" { 100 } else { self.seen.canary.found().map_or(0, traffic::nginx::weight) }
+    }
+
+    pub fn replicas(&self, color: Color) -> i32 {
+        self.seen.colors.get(color).deployment.found().map_or(0, |deployment| deployment.desired)
+    }
+
+    pub fn set_ready(&mut self, color: Color, ready: i32) {
+        let side = color_mut(&mut self.seen.colors, color);
+        side.pods = Lookup::Found(PodsSeen { ready, reasons: vec!["Unschedulable: no GPU".into()] });
+        side.endpoints = Lookup::Found(ready);
+        if let Lookup::Found(deployment) = &mut side.deployment {
+            deployment.ready = ready;
+        }
+    }
+
+    pub fn deployment(&mut self, color: Color) -> &mut DeploymentSeen {
+        match &mut color_mut(&mut self.seen.colors, color).deployment {
+            Lookup::Found(deployment) => deployment,
+            _ => panic!("no deployment"),
+        }
+    }
+
+    pub fn main(&mut self) -> &mut IngressSeen {
+        match &mut self.seen.ingress {
+            Lookup::Found(main) => main,
+            _ => panic!("no Ingress"),
+        }
+    }
+
+    /// Plans and carries out until nothing is left to do at this instant; gives the last plan.
+    pub fn settle(&mut self) -> Plan {
+        let mut asked = None;
+        for _ in 0..30 {
+            self.move_pods();
+            let plan = engine::plan(&self.object, &self.seen, self.now);
+            let quiet = plan.actions.is_empty() && plan.after.is_empty() && plan.status == self.status();
+            if !quiet {
+                self.carry_out(&plan);
+                if self.gone {
+                    return plan;
+                }
+                continue;
+            }
+            assert!(plan.notes.is_empty(), "a quiet plan tells nothing: {:?}", plan.notes);
+            // Only a plan that was carried out is asked for: its intent is on record.
+            let key = plan.need.gates.as_ref().map(|need| need.key.clone());
+            if asked == Some(key.clone()) {
+                return plan;
+            }
+            asked = Some(key);
+            self.read_metrics(&plan);
+        }
+        panic!("no rest at {}: {:#?}", self.now, &self.log[self.log.len().saturating_sub(10)..]);
+    }
+
+    /// Lets time pass, to each next wake or by one second.
+    pub fn run(&mut self, seconds: i64) {
+        let end = self.now + k8s_openapi::jiff::SignedDuration::from_secs(seconds);
+        self.run_until(end, |_| false);
+    }
+
+    /// Lets time pass until `done`; fails after an hour.
+    pub fn run_to(&mut self, what: &str, done: impl Fn(&World) -> bool) {
+        let end = self.now + k8s_openapi::jiff::SignedDuration::from_hours(1);
+        assert!(self.run_until(end, &done), "never came to: {what}; it stands at {:?}: {}", self.phase(), self.message());
+    }
+
+    fn run_until(&mut self, end: Timestamp, done: impl Fn(&World) -> bool) -> bool {
+        loop {
+            let plan = self.settle();
+            if self.gone || done(self) {
+                return true;
+            }
+            if self.now >= end {
+                return false;
+            }
+            if plan.wake.is_none() && plan.need == Need::default() && self.ready_at.is_empty() {
+                // At rest nothing changes by itself.
+                self.now = end;
+                continue;
+            }
+            let tick = self.now + k8s_openapi::jiff::SignedDuration::from_secs(self.tick);
+            let next = plan.wake.filter(|wake| *wake > self.now).map_or(tick, |wake| wake.min(tick));
+            self.now = next.min(end);
+        }
+    }
+
+    fn carry_out(&mut self, plan: &Plan) {
+        let mut steps: Vec<Step<'_>> = plan.actions.iter().map(Step::Action).collect();
+        if plan.status != self.status() {
+            let place = if plan.order == Order::StatusFirst { 0 } else { steps.len() };
+            steps.insert(place, Step::Status(&plan.status));
+        }
+        steps.extend(plan.after.iter().map(Step::Action));
+        for step in steps {
+            self.writes += 1;
+            if self.fail_at == Some(self.writes) {
+                self.log.push(format!("{} FAILED", step.name()));
+                return;
+            }
+            self.log.push(format!("{:>6} {}", self.now.as_second() - at(0).as_second(), step.name()));
+            match step {
+                Step::Status(status) => self.object.status = Some(status.clone()),
+                Step::Action(action) => self.apply(action),
+            }
+            if self.die_after == Some(self.writes) {
+                return;
+            }
+        }
+        self.notes.extend(plan.notes.iter().cloned());
+    }
+
+    fn apply(&mut self, action: &Action) {
+        self.version += 1;
+        match action {
+            Action::AddFinalizer => self.object.metadata.finalizers = Some(vec![names::FINALIZER.into()]),
+            Action::RemoveFinalizer => {
+                self.object.metadata.finalizers = None;
+                self.gone = self.object.metadata.deletion_timestamp.is_some();
+            }
+            Action::RemoveAct { annotation, value } => {
+                let annotations = self.object.metadata.annotations.get_or_insert_default();
+                assert_eq!(annotations.remove(*annotation).as_ref(), Some(value));
+            }
+            Action::WriteIngress(want) => self.write_ingress(want),
+            Action::DeleteIngress { name, uid, .. } => {
+                for object in [&mut self.seen.canary, &mut self.seen.anchor] {
+                    if object.found().is_some_and(|seen| seen.name == *name && seen.uid == *uid) {
+                        *object = Lookup::Missing;
+                    }
+                }
+            }
+            Action::SwitchBackend { paths, .. } => {
+                for switch in paths {
+                    let main = self.main();
+                    let path = main.paths.iter_mut().find(|path| path.rule == switch.rule && path.index == switch.index);
+                    let path = path.expect("the path");
+                    assert_eq!(path.service.as_ref(), Some(&switch.from));
+                    path.service = Some(switch.to.clone());
+                }
+                let anchor = self.seen.anchor.found().is_some_and(|anchor| anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone())));
+                let restored = self.notes.iter().any(|note| note.reason == Reason::BackendRestored);
+                assert!(anchor || restored || self.seen.anchor.found().is_none() && self.backend() == "bot-blue", "the outgoing Service stays named");
+                let color = if self.backend() == "bot-green" { Color::Green } else { Color::Blue };
+                assert!(readiness::at_least_known(self.seen.colors.get(color)).unwrap_or(0) > 0, "never to a color without Pods");
+            }
+            Action::Scale { deployment, replicas, unless_serving, .. } => {
+                let color = if deployment == "bot-blue" { Color::Blue } else { Color::Green };
+                if *replicas < self.replicas(color) {
+                    assert!(unless_serving.is_some());
+                    assert_ne!(self.backend(), format!("bot-{color}"), "a serving color is never scaled down");
+                    assert!(color == Color::Blue || self.green_share() == 0, "a color with a share is never scaled down");
+                }
+                let ready_at = self.now + k8s_openapi::jiff::SignedDuration::try_from(self.load_time).expect("short");
+                self.ready_at.insert(color, ready_at);
+                let down = *replicas < self.replicas(color);
+                let deployment = self.deployment(color);
+                deployment.desired = *replicas;
+                deployment.total = *replicas;
+                deployment.updated = *replicas;
+                if down {
+                    self.set_ready(color, *replicas);
+                }
+            }
+        }
+    }
+
+    fn write_ingress(&mut self, want: &IngressWant) {
+        let uid = want.replaces.as_ref().map_or_else(|| format!("ingress-{}", self.version), |(uid, _)| uid.clone());
+        let canary = want.name == names::canary_name("bot");
+        let there = if canary { &mut self.seen.canary } else { &mut self.seen.anchor };
+        assert_eq!(there.found().map(|seen| seen.uid.clone()), want.replaces.as_ref().map(|(uid, _)| uid.clone()));
+        let created = there.found().map_or(self.now, |seen| seen.created);
+        *there = Lookup::Found(IngressSeen {
+            name: want.name.clone(),
+            uid,
+            resource_version: self.version.to_string(),
+            created,
+            deleting: false,
+            owner_uid: Some("u1".into()),
+            class: want.class.clone(),
+            annotations: want.annotations.iter().cloned().collect(),
+            default_backend: None,
+            paths: want
+                .paths
+                .iter()
+                .enumerate()
+                .map(|(rule, path)| PathSeen {
+                    rule,
+                    index: 0,
+                    host: path.host.clone(),
+                    path: path.path.clone(),
+                    path_type: path.path_type.clone(),
+                    service: Some(path.service.clone()),
+                    port: Some(path.port.clone()),
+                })
+                .collect(),
+            tls: want.tls.clone(),
+            managers: vec![],
+        });
+        if canary {
+            let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));
+            let ready = readiness::of(&self.seen.colors.green).ready.expect("watched");
+            assert!(ready >= readiness::needed(weight, 4), "weight {weight} needs more than {ready} Pods");
+            assert!(self.seen.anchor.is_missing() || self.backend() == "bot-blue" && weight == 100, "no anchor beside a new canary");
+        }
+    }
+
+    fn move_pods(&mut self) {
+        for color in Color::BOTH {
+            if self.ready_at.get(&color).is_some_and(|ready| self.now >= *ready) && !self.never_ready {
+                self.ready_at.remove(&color);
+                let replicas = self.replicas(color);
+                self.set_ready(color, replicas);
+            }
+        }
+    }
+
+    /// Answers what the plan asks: requests since the start of the window, by the shares that the colors had.
+    fn read_metrics(&mut self, plan: &Plan) {
+        let Some(need) = &plan.need.gates else {
+            self.counted = None;
+            return;
+        };
+        let share = f64::from(self.green_share()) / 100.0;
+        let fresh = self.counted.as_ref().is_none_or(|(key, ..)| *key != need.key);
+        if fresh {
+            self.counted = Some((need.key.clone(), BTreeMap::new(), need.since.max(self.now)));
+        }
+        let Some((_, totals, last)) = &mut self.counted else { return };
+        let elapsed = self.now.duration_since(*last).as_secs_f64().max(0.0);
+        *last = self.now.max(*last);
+        if !self.metrics_up {
+            let problem = Answer::Problem(Reason::QueryFailed, "connection refused".into());
+            for query in &need.queries {
+                self.seen.readings.insert(query.gate.clone(), Reading { key: need.key.clone(), at: self.now, answer: problem.clone() });
+            }
+            return;
+        }
+        for query in &need.queries {
+            let (green, blue) = totals.entry(query.gate.clone()).or_default();
+            count(green, self.rate * elapsed * share, self.behavior.green);
+            count(blue, self.rate * elapsed * (1.0 - share), self.behavior.blue);
+            let counted = |counts: &Counts| Counted { now: counts.clone(), settled: counts.clone(), through: self.now };
+            let answer = match &query.ask {
+                Ask::ErrorRate { baseline, .. } => Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) },
+                Ask::Histogram { baseline, .. } => Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) },
+                Ask::Value { .. } => Answer::Value(1.0),
+            };
+            self.seen.readings.insert(query.gate.clone(), Reading { key: need.key.clone(), at: self.now, answer });
+        }
+    }
+}
+
+fn count(counts: &mut Counts, requests: f64, behavior: Behavior) {
+    counts.seen = true;
+    counts.bounds = vec![0.1, 1.0, 5.0];
+    counts.total += requests.round() as u64;
+    counts.bad = (counts.total as f64 * behavior.error_share).round() as u64;
+    let slow = (counts.total as f64 * behavior.slow_share).round() as u64;
+    counts.at_most = vec![counts.total - slow, counts.total - slow, counts.total];
+}
+
+enum Step<'a> {
+    Status(&'a ModelRolloutStatus),
+    Action(&'a Action),
+}
+
+impl Step<'_> {
+    fn name(&self) -> String {
+        match self {
+            Step::Status(status) => {
+                let attempt = status.attempt.as_ref();
+                format!("status {:?} {:?} weight {:?}", status.phase, attempt.map(|a| a.step), attempt.map(|a| a.weight_intended))
+            }
+            Step::Action(Action::WriteIngress(want)) => format!("write {} {:?}", want.name, want.annotations.last()),
+            Step::Action(Action::SwitchBackend { paths, .. }) => format!("switch to {}", paths[0].to),
+            Step::Action(Action::Scale { deployment, replicas, .. }) => format!("scale {deployment} {replicas}"),
+            Step::Action(Action::DeleteIngress { name, .. }) => format!("delete {name}"),
+            Step::Action(other) => format!("{other:?}"),
+        }
+    }
+}
+
+pub fn main_ingress(service: &str) -> IngressSeen {
+    IngressSeen {
+        name: "bot".into(),
+        uid: "main".into(),
+        resource_version: "1".into(),
+        created: at(-1000),
+        deleting: false,
+        owner_uid: None,
+        class: Some("nginx".into()),
+        annotations: BTreeMap::new(),
+        default_backend: None,
+        paths: vec![PathSeen {
+            rule: 0,
+            index: 0,
+            host: Some("bot.example".into()),
+            path: Some("/".into()),
+            path_type: "Prefix".into(),
+            service: Some(service.into()),
+            port: Some(PortSeen::Number(80)),
+        }],
+        tls: vec![],
+        managers: vec!["kubectl-edit".into()],
+    }
+}
+
+pub fn color_mut(colors: &mut ByColor<ColorSeen>, color: Color) -> &mut ColorSeen {
+    match color {
+        Color::Blue => &mut colors.blue,
+        Color::Green => &mut colors.green,
+    }
+}
