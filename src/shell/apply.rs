@@ -118,16 +118,16 @@ impl Turn<'_> {
     async fn act(&mut self, action: &Action) -> Result<(), Error> {
         match action {
             Action::AddFinalizer => match requests::add_finalizer(&self.rollout) {
-                Some(patch) => self.meta(Call::new("add finalizer").tested(), patch).await,
+                Some(patch) => self.meta(Call::new("add_finalizer").tested(), patch).await,
                 None => Ok(()),
             },
             Action::RemoveFinalizer => match requests::remove_finalizer(&self.rollout) {
-                Some(patch) => self.meta(Call::new("remove finalizer").tested(), patch).await,
+                Some(patch) => self.meta(Call::new("remove_finalizer").tested(), patch).await,
                 None => Ok(()),
             },
             Action::RemoveAct { annotation, value } => {
                 let patch = requests::remove_act(&self.rollout, annotation, value);
-                self.meta(Call::new("remove act").tested(), patch).await
+                self.meta(Call::new("remove_act").tested(), patch).await
             }
             Action::WriteIngress(want) => match self.write_ingress(want).await {
                 Err(error) if !want.required => {
@@ -225,9 +225,9 @@ impl Turn<'_> {
         let params = PostParams { field_manager: Some(MANAGER_TRAFFIC.to_owned()), ..PostParams::default() };
         let api = self.ingresses();
         let result = if want.replaces.is_none() {
-            self.call(Call::traffic("create ingress"), api.create(&params, &object)).await
+            self.call(Call::traffic("create_ingress"), api.create(&params, &object)).await
         } else {
-            self.call(Call::traffic("replace ingress"), api.replace(&want.name, &params, &object)).await
+            self.call(Call::traffic("replace_ingress"), api.replace(&want.name, &params, &object)).await
         };
         self.took_ingress(&want.name, result).await
     }
@@ -236,7 +236,7 @@ impl Turn<'_> {
         let patch: Patch<()> = Patch::Json(requests::switch(version, paths));
         let api = self.ingresses();
         let params = manager(MANAGER_TRAFFIC);
-        let result = self.call(Call::traffic("switch backend").tested(), api.patch(name, &params, &patch)).await;
+        let result = self.call(Call::traffic("switch_backend").tested(), api.patch(name, &params, &patch)).await;
         self.took_ingress(name, result).await
     }
 
@@ -270,7 +270,7 @@ impl Turn<'_> {
         let api = self.ingresses();
         let patch = Patch::Merge(requests::defuse(uid));
         let params = manager(MANAGER_TRAFFIC);
-        if let Ok(object) = self.call(Call::traffic("defuse canary"), api.patch(name, &params, &patch)).await {
+        if let Ok(object) = self.call(Call::traffic("defuse_canary"), api.patch(name, &params, &patch)).await {
             self.put_ingress(&object);
         }
         self.try_delete(name, uid).await
@@ -280,7 +280,7 @@ impl Turn<'_> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api = self.ingresses();
-        match self.call(Call::traffic("delete ingress"), api.delete(name, &params)).await {
+        match self.call(Call::traffic("delete_ingress"), api.delete(name, &params)).await {
             Ok(answer) => match answer.left() {
                 // somebody's finalizer keeps it for a while
                 Some(object) if object.metadata.finalizers.is_some() => self.put_ingress(&object),
@@ -298,7 +298,7 @@ impl Turn<'_> {
     /// The one fresh read: a color that still gets traffic is never scaled down, whatever the caches say.
     async fn check_not_serving(&mut self, check: &ServingCheck) -> Result<(), Error> {
         let api = self.ingresses();
-        let call = Call::new("check ingress");
+        let call = Call::new("check_ingress");
         let Some(object) = within_deadline(call, api.get_opt(&check.ingress)).await? else { return Ok(()) };
         let seen = IngressSeen::from(&object);
         self.put_ingress(&object);

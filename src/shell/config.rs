@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn durations_are_for_people() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("1m"), Ok(Duration::from_mins(1)));
         for wrong in ["", "5", "-5s", "20m"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }

@@ -92,12 +92,17 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
         let watches_changed = ctx.follow(&rollout, &plan.need);
         let urgent = plan.order == Order::TrafficFirst;
-        let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await.map_err(|error| Failed { error, urgent })?;
+        let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await;
+        ctx.metrics.show(&rollout, &plan.status, Instant::now());
+        let uid = &rollout.metadata.uid;
+        if ctx.stores.rollouts.get(&key.namespace, &key.name).found().is_none_or(|now| now.metadata.uid != *uid) {
+            // it went while we worked, and what was just started for it must not stay
+            ctx.forget(key, uid.as_deref().unwrap_or_default());
+        }
+        let applied = applied.map_err(|error| Failed { error, urgent })?;
         if applied.gone {
-            ctx.forget(key, rollout.metadata.uid.as_deref().unwrap_or_default());
             return Ok(Action::await_change());
         }
-        ctx.metrics.show(&rollout, &plan.status, Instant::now());
         if !applied.wrote && !watches_changed {
             return Ok(Action::requeue(wait(plan.wake, ctx.clock.precise(), key)));
         }

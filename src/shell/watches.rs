@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _, future};
@@ -124,10 +125,13 @@ async fn rollouts(ctx: Arc<Context>, scope: String) {
     feed(stream, ("ModelRollout", &scope), (&ctx.stores.rollouts, &ctx.metrics), convert, |change| match change {
         Change::Put(meta, put) => {
             let key = key(meta);
-            if put.old.is_none_or(|old| old.metadata.generation != meta.generation) {
-                trigger_sharing(&ctx, &key);
+            // before the first list is complete nothing is worked on, and then everything is
+            if ctx.synced.load(Ordering::Relaxed) {
+                if put.old.is_none_or(|old| old.metadata.generation != meta.generation) {
+                    trigger_sharing(&ctx, &key);
+                }
+                ctx.triggers.fire(key);
             }
-            ctx.triggers.fire(key);
         }
         Change::Removed(removed) => {
             let key = Key::new(&removed.namespace, &removed.name);
