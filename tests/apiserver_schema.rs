@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by them")]
 
 mod bad_input;
+#[path = "bad_input/refusal.rs"]
+mod refusal;
 
-use bad_input::{Case, Refusal};
+use bad_input::Case;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Request};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt as _};
 use modelrollout::api::{ModelRollout, crd};
+use refusal::Refusal;
 use serde_json::{Value, json};
 use std::time::Duration;
 

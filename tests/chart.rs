@@ -7,6 +7,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use clap::{CommandFactory as _, Parser as _};
+use modelrollout::shell::config::Cli;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -218,8 +220,8 @@ fn grants(objects: &[Value]) -> BTreeSet<String> {
 fn expected_grants(scope: &str) -> BTreeSet<String> {
     [
         ("modelrollout.dev/modelrollouts", "get list watch patch"),
-        ("modelrollout.dev/modelrollouts/status", "update patch"),
-        ("apps/deployments", "get list watch"),
+        ("modelrollout.dev/modelrollouts/status", "update"),
+        ("apps/deployments", "list watch"),
         ("apps/deployments/scale", "patch"),
         ("/services", "list watch"),
         ("/pods", "list watch"),
@@ -410,6 +412,33 @@ fn settings_reach_the_operator() {
     }
     for name in ["MODELROLLOUT_PROMETHEUS_URL", "MODELROLLOUT_METRIC_SOURCES"] {
         assert!(env(&render("{}"), name).is_none(), "{name}");
+    }
+}
+
+/// The chart and the program agree on every flag, variable and value.
+#[test]
+#[ignore = "needs helm"]
+fn the_operator_understands_what_the_chart_says() {
+    let command = Cli::command();
+    let known: BTreeSet<&str> = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str()).collect();
+    for (name, values) in SETTINGS {
+        let objects = render(values);
+        let mut arguments = vec!["modelrollout-operator".to_owned()];
+        let given = container(&objects)["args"].as_array().unwrap();
+        arguments.extend(given.iter().map(|argument| argument.as_str().unwrap().replace("$(POD_NAMESPACE)", "ops")));
+        for variable in container(&objects)["env"].as_array().unwrap() {
+            let variable_name = variable["name"].as_str().unwrap();
+            assert!(known.contains(variable_name), "{name}: nobody reads {variable_name}");
+            let argument =
+                command.get_arguments().find(|it| it.get_env().is_some_and(|env| env == variable_name)).unwrap();
+            if let Some(value) = variable["value"].as_str() {
+                arguments.push(format!("--{}={value}", argument.get_long().unwrap()));
+            }
+        }
+        let parsed = Cli::try_parse_from(&arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(parsed.run.listen.port(), 8080, "{name}");
+        assert_eq!(parsed.run.lease_namespace.as_deref(), Some("ops"), "{name}");
+        assert!(parsed.run.source_urls().is_ok(), "{name}");
     }
 }
 

@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by them")]
 
 mod bad_input;
+#[path = "bad_input/refusal.rs"]
+mod refusal;
 #[path = "bad_input/structural.rs"]
 mod structural;
 
 use std::collections::BTreeSet;
 
-use bad_input::{By, Case, Refusal};
+use bad_input::{By, Case};
 use kube::core::cel::Validator;
 use modelrollout::api::{ModelRollout, crd};
+use refusal::Refusal;
 use serde_json::Value;
 use structural::{refusals, without_nulls};
 

@@ -27,12 +27,13 @@ pub const API_VERSION: &str = "modelrollout.dev/v1alpha1";
 /// The status of a rollout is as large as its history, so the schema bounds every list and string.
 ///
 /// `Option` becomes `nullable` on the way through schemars. We take that back: where a field is not nullable the API
-/// server drops a `null` before it validates, so `has()` in a rule means that there is a value.
+/// server drops a `null` before it validates, so `has()` in a rule means that there is a value. The line breaks of our
+/// source go too: `kubectl explain` makes its own.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = ModelRollout::crd();
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
-        not_nullable(schema);
+        tidy(schema);
     }
     crd
 }
@@ -42,17 +43,22 @@ pub fn crd_yaml() -> Result<String, serde_yaml::Error> {
     serde_yaml::to_string(&whole_numbers(serde_json::to_value(crd()).unwrap_or_default()))
 }
 
-/// Removes `nullable`, and `null` as a member of an enum, from a schema and everything in it.
-fn not_nullable(schema: &mut JSONSchemaProps) {
+/// Removes `nullable`, `null` as a member of an enum, and line breaks within a paragraph, from a schema and everything
+/// in it.
+fn tidy(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    if let Some(text) = &mut schema.description {
+        let paragraphs: Vec<String> = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+        *text = paragraphs.join("\n\n");
+    }
     if let Some(values) = &mut schema.enum_ {
         values.retain(|value| !value.0.is_null());
     }
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
-        not_nullable(property);
+        tidy(property);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        not_nullable(items);
+        tidy(items);
     }
 }
 

@@ -6,12 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// One refusal: the field, and the sentence that goes with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub field: String,
-    pub message: String,
-}
+use crate::refusal::Refusal;
 
 /// Who refuses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

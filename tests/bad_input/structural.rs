@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::bad_input::Refusal;
+use crate::refusal::Refusal;
 
 /// `object` without the nulls that the API server drops: those of fields that are not nullable.
 pub fn without_nulls(object: &Value) -> Value {
