@@ -1,0 +1,148 @@
+//! What a user copies from `examples/` is right: every document is read by its type without losing a field, every
+//! `ModelRollout` passes the schema and its rules, and the objects of the first rollout fit together.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by them")]
+
+#[path = "bad_input/refusal.rs"]
+mod refusal;
+#[path = "bad_input/structural.rs"]
+mod structural;
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::core::cel::Validator;
+use modelrollout::api::names::ANNOTATION_MODEL;
+use modelrollout::api::{ModelRollout, crd};
+use serde::Serialize;
+use serde::de::{Deserialize as _, DeserializeOwned};
+use serde_json::Value;
+
+/// Every YAML document below `folder`, with the file that it is from.
+fn documents(folder: &str) -> Vec<(PathBuf, Value)> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    let mut documents = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                for document in serde_yaml::Deserializer::from_str(&text) {
+                    let document = Value::deserialize(document).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                    documents.push((path.clone(), document));
+                }
+            }
+        }
+    }
+    documents
+}
+
+/// Fails if the type does not know a field of the document.
+fn assert_read_whole<T: DeserializeOwned + Serialize>(path: &Path, document: &Value) {
+    let object: T = serde_json::from_value(document.clone()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut lost = Vec::new();
+    missing(document, &serde_json::to_value(object).unwrap(), "", &mut lost);
+    assert!(lost.is_empty(), "{}: nobody reads {lost:?}", path.display());
+}
+
+/// The fields of `written` that `read` does not have.
+fn missing(written: &Value, read: &Value, path: &str, lost: &mut Vec<String>) {
+    match (written, read) {
+        (Value::Object(written), Value::Object(read)) => {
+            for (key, field) in written {
+                let at = format!("{path}.{key}");
+                match read.get(key) {
+                    Some(other) => missing(field, other, &at, lost),
+                    None => lost.push(at),
+                }
+            }
+        }
+        (Value::Array(written), Value::Array(read)) if written.len() == read.len() => {
+            for (index, (item, other)) in written.iter().zip(read).enumerate() {
+                missing(item, other, &format!("{path}[{index}]"), lost);
+            }
+        }
+        (Value::Number(written), Value::Number(read)) if written.as_f64() == read.as_f64() => {}
+        _ if written == read => {}
+        _ => lost.push(path.to_owned()),
+    }
+}
+
+#[test]
+fn every_document_is_read_whole() {
+    let documents = documents("examples");
+    assert!(documents.len() >= 9, "found {}", documents.len());
+    for (path, document) in &documents {
+        match document["kind"].as_str().unwrap_or_else(|| panic!("{}: no kind", path.display())) {
+            "ModelRollout" => assert_read_whole::<ModelRollout>(path, document),
+            "Deployment" => assert_read_whole::<Deployment>(path, document),
+            "Service" => assert_read_whole::<Service>(path, document),
+            "ConfigMap" => assert_read_whole::<ConfigMap>(path, document),
+            "Ingress" => assert_read_whole::<Ingress>(path, document),
+            "Namespace" => assert_read_whole::<Namespace>(path, document),
+            other => panic!("{}: this test does not know the kind {other}", path.display()),
+        }
+    }
+}
+
+#[test]
+fn every_model_rollout_passes_the_schema_and_its_rules() {
+    let crd = serde_json::to_value(crd()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut seen = 0;
+    for (path, document) in documents("examples") {
+        if document["kind"] == "ModelRollout" {
+            seen += 1;
+            assert_eq!(structural::refusals(schema, &structural::without_nulls(&document)), [], "{}", path.display());
+            let answer = Validator::new().validate(schema, &document, None);
+            assert!(answer.is_ok(), "{}: {answer:?}", path.display());
+        }
+    }
+    assert!(seen >= 2);
+}
+
+#[test]
+fn the_objects_of_the_first_rollout_fit_together() {
+    let documents: Vec<Value> = documents("examples/first-rollout").into_iter().map(|(_, document)| document).collect();
+    let find = |kind: &str, name: &Value| {
+        documents
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == *name)
+            .unwrap_or_else(|| panic!("there is no {kind} {name}"))
+    };
+    let rollout = documents.iter().find(|object| object["kind"] == "ModelRollout").unwrap();
+    let ingress = find("Ingress", &rollout["spec"]["traffic"]["ingress"]["names"][0]);
+    let backend = &ingress["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"];
+    let target = rollout["spec"]["target"].as_str().unwrap();
+    assert_eq!(backend["name"], rollout["spec"][target]["serviceName"], "applying the examples moves nothing");
+
+    for color in ["blue", "green"] {
+        let side = &rollout["spec"][color];
+        let deployment = find("Deployment", &side["deploymentName"]);
+        let service = find("Service", &side["serviceName"]);
+        let template = &deployment["spec"]["template"];
+        let labels = template["metadata"]["labels"].as_object().unwrap();
+        assert_eq!(labels["service"], side["serviceName"], "the label that the gates select by");
+
+        let model =
+            format!("{}@{}", side["model"]["name"].as_str().unwrap(), side["model"]["version"].as_str().unwrap());
+        assert_eq!(template["metadata"]["annotations"][ANNOTATION_MODEL], model.as_str());
+
+        let prompt = find("ConfigMap", &side["promptTemplate"]["configMapName"]);
+        assert_eq!(prompt["immutable"], true);
+        assert_eq!(prompt["data"]["version"], side["promptTemplate"]["version"]);
+        assert_eq!(template["spec"]["volumes"][0]["configMap"]["name"], prompt["metadata"]["name"]);
+
+        assert_eq!(service["spec"]["ports"][0]["name"], backend["port"]["name"]);
+        let selector = service["spec"]["selector"].as_object().unwrap();
+        for other in ["blue", "green"] {
+            let other_deployment = find("Deployment", &rollout["spec"][other]["deploymentName"]);
+            let pods = &other_deployment["spec"]["template"]["metadata"]["labels"];
+            let selected = selector.iter().all(|(key, value)| pods[key] == *value);
+            assert_eq!(selected, other == color, "the Service of {color} and the Pods of {other}");
+        }
+    }
+}
