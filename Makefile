@@ -16,3 +16,25 @@ cluster: ## start a real one-node Kubernetes on this machine (Linux, root; no Do
 .PHONY: cluster-down
 cluster-down: ## take that cluster down and remove all of it
 	hack/cluster/down
+
+##@ The operator
+
+.PHONY: image
+image: ## build the static programs and the two images, and load them into the local cluster
+	hack/build-images --load
+
+.PHONY: crds
+crds: ## write crds/ and the chart's copy anew from the Rust types
+	UPDATE=1 cargo test --locked -p modelrollout --test crd
+
+.PHONY: lint
+lint: ## formatting, clippy with warnings as errors, and cargo-deny (licenses, bans, sources, advisories)
+	hack/lint
+
+.PHONY: test
+test: ## all tests: engine, real API server, real cluster under load, demo; prints the time of each part
+	hack/test
+
+.PHONY: bench
+bench: ## measure the operator on the local cluster: latencies, API requests, memory
+	hack/bench
