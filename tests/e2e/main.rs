@@ -1,0 +1,20 @@
+//! Whole rollouts on a real cluster under constant load, each with an operator process that has exactly the rights of the
+//! chart. Every scenario ends with: no request failed, no stream was cut, model and prompt always belonged together.
+//!
+//! `make cluster`, `hack/build-images --load`, `eval "$(hack/cluster/env)"`, then
+//! `cargo test -p modelrollout --test e2e -- --ignored --test-threads 4`.
+#![allow(missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by them"
+)]
+
+mod cluster;
+mod harness;
+mod history;
+mod manifests;
+mod operator;
+mod scenarios_promotion;

@@ -1,0 +1,211 @@
+//! What a scenario starts from: two colors of the example model server, an Ingress, and a ModelRollout with short holds.
+
+use serde_json::{Value, json};
+
+use crate::cluster::variable;
+
+/// Name of the ModelRollout, its Ingress, and the stem of everything else.
+pub const NAME: &str = "bot";
+/// The image of the model server, as `hack/build-images --load` gives it to the local cluster.
+const IMAGE: (&str, &str) = ("E2E_MODEL_SERVER_IMAGE", "localhost/modelrollout-model-server:dev");
+/// The class of the Ingress.
+const INGRESS_CLASS: (&str, &str) = ("E2E_INGRESS_CLASS", "nginx");
+
+/// One color's Pods.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// How many there are at the start.
+    pub replicas: u32,
+    /// What the readiness probe asks.
+    pub ready_path: &'static str,
+    /// Further variables, such as `FAIL_PERCENT`.
+    pub env: Vec<(&'static str, &'static str)>,
+}
+
+/// The cluster before a scenario begins.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub blue: Server,
+    pub green: Server,
+    /// `ModelRollout.spec`.
+    pub spec: Value,
+    /// Services that are not created.
+    pub without_service: Option<&'static str>,
+    /// The Service that the Ingress names.
+    pub backend: &'static str,
+    /// Whether requests run all the time.
+    pub load: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let server = |replicas| Server { replicas, ready_path: "/readyz", env: Vec::new() };
+        Self {
+            blue: server(2),
+            green: server(0),
+            spec: spec(),
+            without_service: None,
+            backend: "bot-blue",
+            load: true,
+        }
+    }
+}
+
+impl Setup {
+    /// No Pods and no requests: for what never gets so far.
+    pub fn without_pods() -> Self {
+        let mut setup = Self { load: false, ..Self::default() };
+        setup.blue.replicas = 0;
+        setup
+    }
+
+    /// The same with something set in the spec, by JSON pointer.
+    pub fn with(mut self, pointer: &str, value: Value) -> Self {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        self.spec.pointer_mut(parent).unwrap()[field] = value;
+        self
+    }
+
+    /// The same with a variable of green's Pods.
+    pub fn green(mut self, name: &'static str, value: &'static str) -> Self {
+        self.green.env.push((name, value));
+        self
+    }
+
+    /// Everything but the ModelRollout.
+    pub fn objects(&self, host: &str) -> Vec<Value> {
+        let mut objects = Vec::new();
+        for (color, server) in [("blue", &self.blue), ("green", &self.green)] {
+            objects.push(prompt(color));
+            objects.push(deployment(color, server));
+            if self.without_service != Some(color) {
+                objects.push(service(color));
+            }
+        }
+        objects.push(ingress(NAME, host, self.backend));
+        objects
+    }
+}
+
+fn version(color: &str) -> (&'static str, &'static str) {
+    if color == "blue" { ("1", "v7") } else { ("2", "v8") }
+}
+
+/// `name@version` of a color's model, and the version of its prompt.
+pub fn pair(color: &str) -> modelrollout_load::Pair {
+    let (model, prompt) = version(color);
+    modelrollout_load::Pair::new(&format!("llama@{model}"), prompt)
+}
+
+fn color_spec(color: &str) -> Value {
+    let (model, prompt) = version(color);
+    json!({
+        "deploymentName": format!("bot-{color}"), "serviceName": format!("bot-{color}"),
+        "model": { "name": "llama", "version": model },
+        "promptTemplate": { "configMapName": format!("prompt-{color}"), "version": prompt },
+    })
+}
+
+fn spec() -> Value {
+    json!({
+        "blue": color_spec("blue"), "green": color_spec("green"), "target": "green",
+        "traffic": { "ingress": { "names": [NAME], "controller": "nginx" } },
+        "stages": [
+            { "weight": 20, "hold": "2s" }, { "weight": 50, "hold": "2s" }, { "weight": 100, "hold": "3s" },
+        ],
+        "gates": [
+            { "name": "errors", "minSamples": 20, "errorRate": {
+                "bad": r#"http_requests_total{namespace="{{namespace}}",service="{{service}}",code=~"5.."}"#,
+                "total": r#"http_requests_total{namespace="{{namespace}}",service="{{service}}"}"#,
+                "max": "5%", "maxIncrease": "5%" } },
+            // far above what a busy machine does by itself
+            { "name": "p90", "minSamples": 20, "latency": {
+                "histogram": r#"http_request_duration_seconds_bucket{namespace="{{namespace}}",service="{{service}}"}"#,
+                "quantile": "0.9", "max": "2500ms" } },
+        ],
+        "rollback": { "buffer": "5s" },
+    })
+}
+
+/// The ModelRollout `name`.
+pub fn rollout(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "modelrollout.dev/v1alpha1", "kind": "ModelRollout",
+        "metadata": { "name": name }, "spec": spec,
+    })
+}
+
+fn prompt(color: &str) -> Value {
+    let (_, version) = version(color);
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": format!("prompt-{color}") },
+        "data": { "version": version, "template.txt": "You answer briefly." },
+    })
+}
+
+/// The Service of a color.
+pub fn service(color: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": format!("bot-{color}") },
+        "spec": {
+            "selector": { "app": "bot", "color": color },
+            "ports": [{ "name": "http", "port": 80, "targetPort": "http" }],
+        },
+    })
+}
+
+/// The Ingress `name`, which names `service`.
+pub fn ingress(name: &str, host: &str, service: &str) -> Value {
+    let backend = json!({ "service": { "name": service, "port": { "name": "http" } } });
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": { "name": name },
+        "spec": { "ingressClassName": variable(INGRESS_CLASS), "rules": [
+            { "host": host, "http": { "paths": [{ "path": "/", "pathType": "Prefix", "backend": backend }] } },
+        ] },
+    })
+}
+
+fn deployment(color: &str, server: &Server) -> Value {
+    let (model, prompt) = version(color);
+    let labels = json!({ "app": "bot", "color": color, "service": format!("bot-{color}") });
+    let mut env = vec![
+        json!({ "name": "MODEL_NAME", "value": "llama" }),
+        json!({ "name": "MODEL_VERSION", "value": model }),
+        json!({ "name": "LOAD_SECONDS", "value": "0.2" }),
+        json!({ "name": "DRAIN_SECONDS", "value": "1" }),
+        json!({ "name": "PROMPT_VERSION", "value": prompt }),
+    ];
+    env.extend(server.env.iter().map(|(name, value)| json!({ "name": name, "value": value })));
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": format!("bot-{color}") },
+        "spec": {
+            "replicas": server.replicas,
+            "selector": { "matchLabels": { "app": "bot", "color": color } },
+            "template": {
+                "metadata": { "labels": labels, "annotations": {
+                    "modelrollout.dev/model": format!("llama@{model}"),
+                    "prometheus.io/scrape": "true", "prometheus.io/port": "8080", "prometheus.io/path": "/metrics",
+                } },
+                "spec": {
+                    "automountServiceAccountToken": false,
+                    "terminationGracePeriodSeconds": 30,
+                    "containers": [{
+                        "name": "model", "image": variable(IMAGE), "imagePullPolicy": "IfNotPresent", "env": env,
+                        "ports": [{ "name": "http", "containerPort": 8080 }],
+                        "readinessProbe": {
+                            "httpGet": { "path": server.ready_path, "port": "http" },
+                            "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 5,
+                        },
+                        "lifecycle": { "preStop": { "sleep": { "seconds": 3 } } },
+                        "volumeMounts": [{ "name": "prompt", "mountPath": "/etc/prompt", "readOnly": true }],
+                    }],
+                    "volumes": [{ "name": "prompt", "configMap": { "name": format!("prompt-{color}") } }],
+                },
+            },
+        },
+    })
+}
