@@ -93,7 +93,9 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let watches_changed = ctx.follow(&rollout, &plan.need);
         let urgent = plan.order == Order::TrafficFirst;
         let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await;
-        ctx.metrics.show(&rollout, &plan.status, Instant::now());
+        if applied.is_ok() {
+            ctx.metrics.show(&rollout, &plan.status, Instant::now());
+        }
         let uid = &rollout.metadata.uid;
         if ctx.stores.rollouts.get(&key.namespace, &key.name).found().is_none_or(|now| now.metadata.uid != *uid) {
             // it went while we worked, and what was just started for it must not stay
