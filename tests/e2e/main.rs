@@ -17,4 +17,8 @@ mod harness;
 mod history;
 mod manifests;
 mod operator;
+mod proxy;
+mod scenarios_edges;
+mod scenarios_faults;
 mod scenarios_promotion;
+mod scenarios_rollback;

@@ -1,4 +1,4 @@
-//! An operator process of this build, with the rights that the chart gives to its ServiceAccount and no others.
+//! An operator process of this build (or of `OPERATOR_BINARY`), with the rights that the chart gives to its ServiceAccount and no others.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,9 @@ impl Launcher {
     pub fn start(&self, identity: &str) -> Operator {
         let log = File::options().create(true).append(true).open(self.log_of(identity)).unwrap();
         let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_modelrollout-operator"))
+        let program = std::env::var("OPERATOR_BINARY");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_modelrollout-operator").to_owned());
+        let child = Command::new(program)
             .args(["--namespace", &self.namespace, "--lease-namespace", &self.namespace, "--identity", identity])
             .args(["--traffic-settle", "1s", "--prometheus-url", &self.prometheus, "--listen", &listen.to_string()])
             .args(["--log-format", "text", "--log-level", "info,modelrollout=debug"])
@@ -80,6 +82,11 @@ impl Launcher {
 }
 
 impl Operator {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// SIGKILL: it has no chance to do anything.
     pub async fn kill(&mut self) {
         self.child.kill().await.unwrap();
