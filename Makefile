@@ -38,3 +38,9 @@ test: ## all tests: engine, real API server, real cluster under load, demo; prin
 .PHONY: bench
 bench: ## measure the operator on the local cluster: latencies, API requests, memory
 	hack/bench
+
+##@ See it work
+
+.PHONY: demo
+demo: ## see a rollout, a rollback by errors and one by latency on a real cluster (KEEP=1 leaves it running)
+	hack/demo

@@ -23,7 +23,9 @@ pub struct Asked {
 /// Reads the acts, records them, and applies those that only change the record.
 pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
     let mut asked = Asked::default();
-    for (annotation, act) in [(ANNOTATION_APPROVE, "approve"), (ANNOTATION_ROLLBACK, "rollback"), (ANNOTATION_RETRY, "retry")] {
+    for (annotation, act) in
+        [(ANNOTATION_APPROVE, "approve"), (ANNOTATION_ROLLBACK, "rollback"), (ANNOTATION_RETRY, "retry")]
+    {
         let Some(value) = scene.rollout.annotations.get(annotation) else { continue };
         draft.after.push(Action::RemoveAct { annotation, value: value.clone() });
         let attempt = draft.status.attempt.as_ref().map_or(0, |attempt| attempt.id);
@@ -35,7 +37,7 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
             "rollback" => rollback(draft, value, &mut asked),
             _ => retry(scene, draft),
         };
-        record(scene, draft, act, value, attempt, effect);
+        record(scene, draft, act, value, attempt, &effect);
     }
     asked
 }
@@ -47,8 +49,8 @@ fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64) -> bool {
     acts.iter().any(|past| past.act == act && past.value == value && (past.attempt == attempt || act == "retry"))
 }
 
-fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: Effect) {
-    let (reason, text) = match &effect {
+fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: &Effect) {
+    let (reason, text) = match effect {
         Ok(text) => (Reason::ActApplied, text),
         Err(text) => (Reason::ActIgnored, text),
     };
@@ -63,24 +65,38 @@ fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: 
 }
 
 fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
-    let Some(mut attempt) = draft.open_attempt() else { return Err("no attempt is open, nothing waits for an approval".to_owned()) };
+    let Some(mut attempt) = draft.open_attempt() else {
+        return Err("no attempt is open, nothing waits for an approval".to_owned());
+    };
     let stage = attempt.stage_index + 1;
-    let waits = attempt.step == Step::Stage && scene.rollout.stage_at(attempt.weight_intended).is_some_and(|stage| stage.approval);
+    let waits = attempt.step == Step::Stage
+        && scene.rollout.stage_at(attempt.weight_intended).is_some_and(|stage| stage.approval);
     if !waits {
         return Err(format!("stage {stage} of attempt {} needs no approval", attempt.id));
     }
     if value.trim() != format!("{}/{stage}", attempt.id) {
-        return Err(format!("this is stage {stage} of attempt {}: to approve it, {}", attempt.id, approve_command(scene, &attempt)));
+        return Err(format!(
+            "this is stage {stage} of attempt {}: to approve it, {}",
+            attempt.id,
+            approve_command(scene, &attempt)
+        ));
     }
     attempt.approved_stage = Some(stage);
-    draft.tell(Reason::StageApproved, format!("ApproveStage{stage}"), format!("stage {stage} of attempt {} was approved", attempt.id));
+    draft.tell(
+        Reason::StageApproved,
+        format!("ApproveStage{stage}"),
+        format!("stage {stage} of attempt {} was approved", attempt.id),
+    );
     draft.status.attempt = Some(attempt);
     Ok(format!("stage {stage} may be left when its hold is over and its gates pass"))
 }
 
 fn rollback(draft: &Draft, value: &str, asked: &mut Asked) -> Effect {
     if draft.open_attempt().is_none() {
-        return Err("no attempt is open and the old color is no longer kept: to go back, set spec.target to the other color".to_owned());
+        return Err(
+            "no attempt is open and the old color is no longer kept: to go back, set spec.target to the other color"
+                .to_owned(),
+        );
     }
     asked.rollback = Some(clip(value));
     Ok("traffic goes back".to_owned())

@@ -44,7 +44,10 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
     match &seen.prompt {
         Lookup::Unreadable(why) => return Err((Reason::Unreadable, format!("ConfigMap {}: {why}", prompt.config_map))),
         Lookup::Missing => {
-            return Err((Reason::PromptMissing, format!("create the ConfigMap {} that spec.{color} names", prompt.config_map)));
+            return Err((
+                Reason::PromptMissing,
+                format!("create the ConfigMap {} that spec.{color} names", prompt.config_map),
+            ));
         }
         Lookup::Found(_) => {}
     }

@@ -28,7 +28,8 @@ pub fn run(uid: &str, has_finalizer: bool, deleted: Timestamp, seen: &Observed, 
     }
     if let Some(anchor) = anchor.as_ref().filter(|anchor| !anchor.deleting) {
         // The controller may still be following a switch: the anchor goes when it has had time.
-        let switching = draft.stored.attempt.as_ref().is_some_and(|attempt| attempt.open && attempt.step != Step::Preparing);
+        let switching =
+            draft.stored.attempt.as_ref().is_some_and(|attempt| attempt.open && attempt.step != Step::Preparing);
         let settled = if switching { time::after(deleted, seen.settle) } else { deleted };
         if now < settled {
             draft.wake_at(settled);

@@ -70,17 +70,27 @@ pub fn judge(evidence: &Evidence<'_>, gate: &Gate) -> Judgement {
     }
 }
 
-fn error_rate(counts: &Counts, baseline: Option<&Counts>, max: Option<f64>, increase: Option<f64>, needed: u64) -> Judgement {
+fn error_rate(
+    counts: &Counts,
+    baseline: Option<&Counts>,
+    max: Option<f64>,
+    increase: Option<f64>,
+    needed: u64,
+) -> Judgement {
     let (bad, total) = (counts.bad, counts.total);
     let mut out = match enough(counts, needed) {
-        Ok(()) if bad > total => hold(Reason::InvalidData, format!("{bad} bad of {total} requests: `bad` must select a part of `total`")),
+        Ok(()) if bad > total => {
+            hold(Reason::InvalidData, format!("{bad} bad of {total} requests: `bad` must select a part of `total`"))
+        }
         Ok(()) => {
             let text = format!("{bad} of {total} requests failed ({})", percent(bad, total));
             rate_verdict(&text, counts, baseline, max, increase, needed)
         }
         Err(held) if max.is_some_and(|max| bad <= total && certain(bad, needed, max)) => {
             let limit = percent_of(max.unwrap_or_default());
-            let message = format!("{bad} of {total} requests failed; even if every missing one of {needed} were good, that is over {limit}");
+            let message = format!(
+                "{bad} of {total} requests failed; even if every missing one of {needed} were good, that is over {limit}"
+            );
             Judgement { samples: held.samples, ..Judgement::new(Verdict::Fail, Reason::OverLimit, message) }
         }
         Err(held) => held,
@@ -95,17 +105,29 @@ fn error_rate(counts: &Counts, baseline: Option<&Counts>, max: Option<f64>, incr
 }
 
 /// The verdict once there are samples enough.
-fn rate_verdict(text: &str, counts: &Counts, baseline: Option<&Counts>, max: Option<f64>, increase: Option<f64>, needed: u64) -> Judgement {
+fn rate_verdict(
+    text: &str,
+    counts: &Counts,
+    baseline: Option<&Counts>,
+    max: Option<f64>,
+    increase: Option<f64>,
+    needed: u64,
+) -> Judgement {
     let rate = ratio(counts.bad, counts.total);
     if let Some(max) = max.filter(|max| rate > *max) {
         return Judgement::new(Verdict::Fail, Reason::OverLimit, format!("{text}, the limit is {}", percent_of(max)));
     }
-    let Some(increase) = increase else { return pass(format!("{text}, the limit is {}", max.map(percent_of).unwrap_or_default())) };
+    let Some(increase) = increase else {
+        return pass(format!("{text}, the limit is {}", max.map(percent_of).unwrap_or_default()));
+    };
     let Some(base) = baseline.filter(|base| base.total > 0) else {
         return compared_with_nothing(max.is_some(), text);
     };
     if base.total < needed {
-        return hold(Reason::InsufficientSamples, format!("{} of {needed} requests of the other color so far", base.total));
+        return hold(
+            Reason::InsufficientSamples,
+            format!("{} of {needed} requests of the other color so far", base.total),
+        );
     }
     let text = format!("{text}, of the other color {} of {} ({})", base.bad, base.total, percent(base.bad, base.total));
     let limit = format!("at most {} points more are fine", percent_of(increase).trim_end_matches('%').trim_end());
@@ -116,7 +138,14 @@ fn rate_verdict(text: &str, counts: &Counts, baseline: Option<&Counts>, max: Opt
     }
 }
 
-fn latency(counts: &Counts, baseline: Option<&Counts>, quantile: f64, max: Option<f64>, ratio_max: Option<f64>, needed: u64) -> Judgement {
+fn latency(
+    counts: &Counts,
+    baseline: Option<&Counts>,
+    quantile: f64,
+    max: Option<f64>,
+    ratio_max: Option<f64>,
+    needed: u64,
+) -> Judgement {
     let slow = 1.0 - quantile;
     let name = format!("p{}", trim(quantile * 100.0));
     let mut out = match enough(counts, needed) {
@@ -125,7 +154,11 @@ fn latency(counts: &Counts, baseline: Option<&Counts>, quantile: f64, max: Optio
             Some(bad) if counts.seen && certain(bad, needed, slow) => Judgement::new(
                 Verdict::Fail,
                 Reason::OverLimit,
-                format!("{bad} of {} requests took longer than {}; even if every missing one of {needed} were fast, {name} is over it", counts.total, seconds(max)),
+                format!(
+                    "{bad} of {} requests took longer than {}; even if every missing one of {needed} were fast, {name} is over it",
+                    counts.total,
+                    seconds(max)
+                ),
             ),
             _ => held,
         },
@@ -146,7 +179,8 @@ fn latency_verdict(
     ratio_max: Option<f64>,
     needed: u64,
 ) -> Judgement {
-    let mut text = format!("{name} of {} requests is {}", counts.total, quantile_text(counts, 1.0 - slow).unwrap_or_default());
+    let mut text =
+        format!("{name} of {} requests is {}", counts.total, quantile_text(counts, 1.0 - slow).unwrap_or_default());
     if let Some(max) = max {
         let limits = Limits { pass: at_or_below(counts, max), fail: at_or_above(counts, max) };
         text = format!("{text}, the limit is {}", seconds(Some(max)));
@@ -157,7 +191,10 @@ fn latency_verdict(
     let Some(ratio_max) = ratio_max else { return pass(text) };
     let Some(base) = baseline.filter(|base| base.total > 0) else { return compared_with_nothing(max.is_some(), &text) };
     if base.total < needed {
-        return hold(Reason::InsufficientSamples, format!("{} of {needed} requests of the other color so far", base.total));
+        return hold(
+            Reason::InsufficientSamples,
+            format!("{} of {needed} requests of the other color so far", base.total),
+        );
     }
     if base.bounds != counts.bounds {
         return hold(Reason::InvalidData, "the two colors' histograms have different buckets".to_owned());
@@ -186,7 +223,12 @@ fn beyond(counts: &Counts, limits: &Limits, slow: f64, text: &str) -> Option<Jud
         return Some(Judgement::new(Verdict::Fail, Reason::OverLimit, text.to_owned()));
     }
     let surely_within = limits.pass.is_some_and(|at| ratio(slower(counts, Some(at)), counts.total) <= slow);
-    (!surely_within).then(|| hold(Reason::BucketTooCoarse, format!("{text}; the histogram's buckets are too coarse to tell: add a bucket at the limit")))
+    (!surely_within).then(|| {
+        hold(
+            Reason::BucketTooCoarse,
+            format!("{text}; the histogram's buckets are too coarse to tell: add a bucket at the limit"),
+        )
+    })
 }
 
 fn scalar(value: f64, min: Option<f64>, max: Option<f64>, repeated: bool) -> Judgement {
@@ -382,7 +424,10 @@ mod tests {
     #[test]
     fn a_limit_between_bounds_can_neither_pass_nor_fail_by_bucket_error() {
         let gate = p99(Some(4.0), None);
-        assert_eq!(verdict(histogram(&[600, 1180, 1462, 1491, 1499], 1500), None, &gate), (Verdict::Hold, Reason::BucketTooCoarse));
+        assert_eq!(
+            verdict(histogram(&[600, 1180, 1462, 1491, 1499], 1500), None, &gate),
+            (Verdict::Hold, Reason::BucketTooCoarse)
+        );
         assert_eq!(verdict(histogram(&[600, 1180, 1490, 1495, 1499], 1500), None, &gate).0, Verdict::Pass);
     }
 
@@ -390,7 +435,10 @@ mod tests {
     fn latency_ratio_compares_with_the_other_color() {
         let gate = p99(None, Some(2.0));
         let blue = histogram(&[5200, 8600, 9870, 9985, 9998], 10_000);
-        assert_eq!(verdict(histogram(&[600, 1180, 1462, 1491, 1499], 1500), Some(blue.clone()), &gate).0, Verdict::Pass);
+        assert_eq!(
+            verdict(histogram(&[600, 1180, 1462, 1491, 1499], 1500), Some(blue.clone()), &gate).0,
+            Verdict::Pass
+        );
         let coarse = verdict(histogram(&[500, 1000, 1380, 1420, 1490], 1500), Some(blue.clone()), &gate);
         assert_eq!(coarse, (Verdict::Hold, Reason::BucketTooCoarse));
         assert_eq!(verdict(histogram(&[500, 1000, 1380, 1420, 1476], 1500), Some(blue), &gate).0, Verdict::Fail);
@@ -405,7 +453,9 @@ mod tests {
     #[test]
     fn a_value_fails_at_the_second_reading_over_its_limit() {
         let gate = gate(Rule::Value { query: String::new(), min: None, max: Some(3.0) }, 1);
-        let judge_value = |value, repeated| judge(&Evidence::Answer { answer: &Answer::Value(value), baseline: None, repeated }, &gate).verdict;
+        let judge_value = |value, repeated| {
+            judge(&Evidence::Answer { answer: &Answer::Value(value), baseline: None, repeated }, &gate).verdict
+        };
         assert_eq!(judge_value(3.0, false), Verdict::Pass);
         assert_eq!(judge_value(3.1, false), Verdict::Hold);
         assert_eq!(judge_value(3.1, true), Verdict::Fail);

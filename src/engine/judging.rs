@@ -59,7 +59,9 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
         let reading = reading.filter(|reading| time::between(reading.at, now) < STALE);
         let status = judge(draft, attempt, window, gate, reading);
         match status.verdict {
-            Verdict::Fail if judged.failed.is_none() => judged.failed = Some((gate.name.clone(), status.message.clone())),
+            Verdict::Fail if judged.failed.is_none() => {
+                judged.failed = Some((gate.name.clone(), status.message.clone()))
+            }
             Verdict::Hold if judged.waiting.is_none() => {
                 judged.waiting = Some((gate.name.clone(), reason_of(&status), status.message.clone()));
             }

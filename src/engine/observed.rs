@@ -218,6 +218,7 @@ pub struct Reading {
 }
 
 /// The answer of a metrics source.
+#[allow(clippy::large_enum_variant)] // one per gate, and most are the large one
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// Requests of both colors were counted over the same time. `baseline` is that of the other color, if it was asked.

@@ -101,9 +101,9 @@ pub struct PathSwitch {
     pub rule: usize,
     /// Index in the rule's `http.paths`.
     pub index: usize,
-    /// Tested; absent is tested as absent.
+    /// Tested if it is given: JSON Patch cannot test for absence.
     pub host: Option<String>,
-    /// Tested; absent is tested as absent.
+    /// Tested if it is given.
     pub path: Option<String>,
     /// Tested.
     pub from: String,

@@ -27,16 +27,28 @@ pub fn side(rollout: &Rollout, seen: &Observed, color: Color) -> Result<(), Prob
     match &facts.deployment {
         Lookup::Found(_) => {}
         Lookup::Missing => {
-            return Err(problem(Reason::DeploymentMissing, format!("create the Deployment {} that spec.{color}.deploymentName names", side.deployment)));
+            return Err(problem(
+                Reason::DeploymentMissing,
+                format!("create the Deployment {} that spec.{color}.deploymentName names", side.deployment),
+            ));
         }
-        Lookup::Unreadable(why) => return Err(problem(Reason::Unreadable, format!("Deployment {}: {why}", side.deployment))),
+        Lookup::Unreadable(why) => {
+            return Err(problem(Reason::Unreadable, format!("Deployment {}: {why}", side.deployment)));
+        }
     }
     match &facts.service {
         Lookup::Found(service) if service.has_selector => Ok(()),
-        Lookup::Found(_) => {
-            Err(problem(Reason::ServiceMissing, format!("the Service {} selects no Pods: give it the selector of Deployment {}", side.service, side.deployment)))
-        }
-        Lookup::Missing => Err(problem(Reason::ServiceMissing, format!("create the Service {} that spec.{color}.serviceName names", side.service))),
+        Lookup::Found(_) => Err(problem(
+            Reason::ServiceMissing,
+            format!(
+                "the Service {} selects no Pods: give it the selector of Deployment {}",
+                side.service, side.deployment
+            ),
+        )),
+        Lookup::Missing => Err(problem(
+            Reason::ServiceMissing,
+            format!("create the Service {} that spec.{color}.serviceName names", side.service),
+        )),
         Lookup::Unreadable(why) => Err(problem(Reason::Unreadable, format!("Service {}: {why}", side.service))),
     }
 }
@@ -46,7 +58,12 @@ pub fn ingress(rollout: &Rollout, seen: &Observed) -> Result<Color, Problem> {
     let name = &rollout.ingress;
     let ingress = match &seen.ingress {
         Lookup::Found(ingress) => ingress,
-        Lookup::Missing => return Err(problem(Reason::IngressMissing, format!("create the Ingress {name} that spec.traffic.ingress.names names"))),
+        Lookup::Missing => {
+            return Err(problem(
+                Reason::IngressMissing,
+                format!("create the Ingress {name} that spec.traffic.ingress.names names"),
+            ));
+        }
         Lookup::Unreadable(why) => return Err(problem(Reason::Unreadable, format!("Ingress {name}: {why}"))),
     };
     let (blue, green) = (&rollout.sides.blue.service, &rollout.sides.green.service);
@@ -71,7 +88,10 @@ pub fn own_names(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
             Lookup::Found(ingress) if ingress.owner_uid.as_deref() != Some(rollout.uid.as_str()) => {
                 return Err(problem(
                     Reason::NameTaken,
-                    format!("the Ingress {} is not ours and has the name that ours needs: delete or rename it", ingress.name),
+                    format!(
+                        "the Ingress {} is not ours and has the name that ours needs: delete or rename it",
+                        ingress.name
+                    ),
                 ));
             }
             Lookup::Unreadable(why) => return Err(problem(Reason::Unreadable, format!("our own Ingresses: {why}"))),
@@ -85,15 +105,18 @@ pub fn own_names(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
 pub fn conflict(elder: &str) -> Problem {
     problem(
         Reason::Conflict,
-        format!("the older ModelRollout {elder} uses one of the same Deployments, Services or Ingresses: delete one of the two"),
+        format!(
+            "the older ModelRollout {elder} uses one of the same Deployments, Services or Ingresses: delete one of the two"
+        ),
     )
 }
 
 /// Name of an older ModelRollout among `others` (all of the same namespace, `me` may be among them) that uses one of
 /// `me`'s Deployments, Services or Ingresses.
 pub fn elder<'a>(me: &ModelRollout, others: impl Iterator<Item = &'a ModelRollout>) -> Option<String> {
-    let mut elders: Vec<&ModelRollout> =
-        others.filter(|other| other.metadata.uid != me.metadata.uid && age(other) < age(me) && shares(me, other)).collect();
+    let mut elders: Vec<&ModelRollout> = others
+        .filter(|other| other.metadata.uid != me.metadata.uid && age(other) < age(me) && shares(me, other))
+        .collect();
     elders.sort_by_key(|other| age(other));
     elders.first().and_then(|other| other.metadata.name.clone())
 }

@@ -24,9 +24,8 @@ pub fn of(seen: &ColorSeen) -> Readiness {
         Lookup::Unreadable(_) => return absent(None, "its Deployment cannot be read"),
     };
     let desired = deployment.desired;
-    let (pods, endpoints) = match (&seen.pods, endpoints(seen)) {
-        (Lookup::Found(pods), Some(endpoints)) => (pods, endpoints),
-        _ => return Readiness { ready: None, desired, complete: false, why: "its Pods are not read yet".to_owned() },
+    let (Lookup::Found(pods), Some(endpoints)) = (&seen.pods, endpoints(seen)) else {
+        return Readiness { ready: None, desired, complete: false, why: "its Pods are not read yet".to_owned() };
     };
     let ready = pods.ready.min(endpoints);
     let rolled_out = deployment.observed_generation >= deployment.generation
@@ -51,7 +50,7 @@ pub fn of(seen: &ColorSeen) -> Readiness {
 /// Ready Pods as well as they are known: by the Pods if they are watched, else by the Deployment's own status. Good
 /// enough to ask whether a color carries anything at all, never to raise its share.
 pub fn at_least_known(seen: &ColorSeen) -> Option<i32> {
-    of(seen).ready.or_else(|| match &seen.deployment {
+    of(seen).ready.or(match &seen.deployment {
         Lookup::Found(deployment) => Some(deployment.ready),
         Lookup::Missing => Some(0),
         Lookup::Unreadable(_) => None,

@@ -63,7 +63,9 @@ fn summary(scene: Scene<'_>, draft: &Draft) -> Summary {
     let active = draft.status.active_color;
     let prompt = |color| rollout.side(color).prompt.as_ref().map(|prompt| prompt.version.clone()).unwrap_or_default();
     Summary {
-        stage: staged.map(|attempt| format!("{}/{}", attempt.stage_index + 1, rollout.stages.len())).unwrap_or_default(),
+        stage: staged
+            .map(|attempt| format!("{}/{}", attempt.stage_index + 1, rollout.stages.len()))
+            .unwrap_or_default(),
         weight: active.map(|active| match &attempt {
             Some(attempt) if attempt.step != Step::Buffering => attempt.weight_intended,
             _ => i32::from(active == rollout.target) * 100,
@@ -100,7 +102,6 @@ fn conditions(
 ) -> Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
     let mut out = Conditions::new(&draft.stored.conditions, scene.rollout.generation, scene.now);
     let stand = &draft.stand;
-    let open = draft.open_attempt();
     let ready = match stand.phase {
         Phase::Stable if problem.is_none() => Truth::True,
         Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering => Truth::Unknown,
@@ -109,7 +110,12 @@ fn conditions(
     out.set(ConditionType::Ready, ready, stand.reason, stand.message.clone());
     match problem {
         Some(problem) => out.set(ConditionType::Preflight, Truth::False, problem.reason, problem.message.clone()),
-        None => out.set(ConditionType::Preflight, Truth::True, Reason::Passed, "everything that the rollout refers to is there and fits together"),
+        None => out.set(
+            ConditionType::Preflight,
+            Truth::True,
+            Reason::Passed,
+            "everything that the rollout refers to is there and fits together",
+        ),
     }
     let progressing = match stand.phase {
         Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering | Phase::RollingBack => Truth::True,
@@ -118,10 +124,12 @@ fn conditions(
     out.set(ConditionType::Progressing, progressing, stand.reason, stand.message.clone());
     gates(scene, draft, &mut out);
     bindings(scene, draft, &mut out);
-    match open.is_some() {
-        true => out.set(ConditionType::TrafficVerified, Truth::Unknown, Reason::NotProbed, "each write was read back and given time; no request was sent to prove it"),
-        false => out.set(ConditionType::TrafficVerified, Truth::Unknown, Reason::AtRest, "no traffic is being moved"),
-    }
+    let (reason, message) = if draft.open_attempt().is_some() {
+        (Reason::NotProbed, "each write was read back and given time; no request was sent to prove it")
+    } else {
+        (Reason::AtRest, "no traffic is being moved")
+    };
+    out.set(ConditionType::TrafficVerified, Truth::Unknown, reason, message);
     rollback(scene, draft, &mut out);
     out.finish()
 }
@@ -129,7 +137,12 @@ fn conditions(
 fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let kind = ConditionType::GatesPassing;
     if scene.rollout.gates.is_empty() {
-        out.set(kind, Truth::Unknown, Reason::NoGates, "there are no gates: stages pass by time and readiness alone; add spec.gates to have them judged");
+        out.set(
+            kind,
+            Truth::Unknown,
+            Reason::NoGates,
+            "there are no gates: stages pass by time and readiness alone; add spec.gates to have them judged",
+        );
         return;
     }
     if draft.gates.is_none() {
@@ -154,7 +167,9 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let color = open.map_or(scene.rollout.target, |attempt| attempt.to);
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
     let mut set = |kind, bound: binding::Bound| match bound {
-        Ok((reason @ (Reason::NotDeclared | Reason::NoPrompt), message)) => out.set(kind, Truth::Unknown, reason, message),
+        Ok((reason @ (Reason::NotDeclared | Reason::NoPrompt), message)) => {
+            out.set(kind, Truth::Unknown, reason, message)
+        }
         Ok((reason, message)) => out.set(kind, Truth::True, reason, message),
         Err((Reason::Unreadable, message)) => out.set(kind, Truth::Unknown, Reason::Unreadable, message),
         Err((reason, message)) => out.set(kind, Truth::False, reason, message),
@@ -179,26 +194,45 @@ fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
             let ready = readiness::at_least_known(scene.seen.colors.get(attempt.from)).unwrap_or(0);
             let truth = if ready > 0 { Truth::True } else { Truth::False };
             let until = attempt.buffer_ends_at.as_ref().map(|ends| ends.0.to_string()).unwrap_or_default();
-            let message = format!("one write goes back to {} until {until}: set spec.target to {} or annotate rollback=<reason>", attempt.from, attempt.from);
+            let message = format!(
+                "one write goes back to {} until {until}: set spec.target to {} or annotate rollback=<reason>",
+                attempt.from, attempt.from
+            );
             out.set(kind, truth, Reason::Buffered, message);
         }
         Some(attempt) if attempt.open => {
-            out.set(kind, Truth::True, Reason::OneWrite, format!("one write takes all traffic back to {}", attempt.from));
+            out.set(
+                kind,
+                Truth::True,
+                Reason::OneWrite,
+                format!("one write takes all traffic back to {}", attempt.from),
+            );
         }
         Some(attempt) if attempt.cause.is_none() => out.set(
             kind,
             Truth::False,
             Reason::NotKept,
-            format!("{} is no longer kept for a rollback; setting spec.target to it starts a rollout in stages", attempt.from),
+            format!(
+                "{} is no longer kept for a rollback; setting spec.target to it starts a rollout in stages",
+                attempt.from
+            ),
         ),
         _ => out.set(kind, Truth::Unknown, Reason::NothingToRollBackTo, "no promotion is there to go back from"),
     }
-    let back = attempt.filter(|attempt| !attempt.open && draft.status.failed_revision.is_some() && attempt.cause.is_some());
+    let back =
+        attempt.filter(|attempt| !attempt.open && draft.status.failed_revision.is_some() && attempt.cause.is_some());
     match back {
         Some(attempt) => {
             let cause = attempt.cause_message.clone().unwrap_or_default();
-            out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, format!("attempt {}: {cause}", attempt.id));
+            out.set(
+                ConditionType::RolledBack,
+                Truth::True,
+                Reason::RolledBack,
+                format!("attempt {}: {cause}", attempt.id),
+            );
         }
-        None => out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back"),
+        None => {
+            out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back")
+        }
     }
 }

@@ -108,17 +108,19 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         return;
     }
     let side = scene.rollout.side(color);
-    match deployment.filter(|deployment| color != active && deployment.desired > attempt.replicas_before) {
-        Some(deployment) => draft.actions.push(Action::Scale {
+    if let Some(deployment) = deployment.filter(|it| color != active && it.desired > attempt.replicas_before) {
+        draft.actions.push(Action::Scale {
             deployment: side.deployment.clone(),
             replicas: attempt.replicas_before,
             resource_version: deployment.resource_version.clone(),
-            unless_serving: Some(ServingCheck { ingress: scene.rollout.ingress.clone(), service: side.service.clone() }),
-        }),
-        None => {
-            attempt.drain_until = None;
-            draft.status.attempt = Some(attempt);
-        }
+            unless_serving: Some(ServingCheck {
+                ingress: scene.rollout.ingress.clone(),
+                service: side.service.clone(),
+            }),
+        });
+    } else {
+        attempt.drain_until = None;
+        draft.status.attempt = Some(attempt);
     }
 }
 
@@ -127,9 +129,9 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
     let target = scene.rollout.target;
     let (side, seen) = (scene.rollout.side(target), scene.seen.colors.get(target));
     let Some(revision) = binding::revision(target, side, seen) else {
-        let (reason, message) = binding::prompt(target, side, seen)
-            .err()
-            .unwrap_or_else(|| (Reason::WaitingForReadiness, format!("the Deployment {} is not observed yet", side.deployment)));
+        let (reason, message) = binding::prompt(target, side, seen).err().unwrap_or_else(|| {
+            (Reason::WaitingForReadiness, format!("the Deployment {} is not observed yet", side.deployment))
+        });
         draft.stand(Phase::Preparing, reason, message);
         return;
     };
@@ -156,10 +158,14 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
 }
 
 fn rolled_back(scene: Scene<'_>, draft: &mut Draft, active: Color) {
-    let attempt = draft.status.attempt.clone().filter(|attempt| attempt.to == scene.rollout.target && attempt.cause.is_some());
+    let attempt =
+        draft.status.attempt.clone().filter(|attempt| attempt.to == scene.rollout.target && attempt.cause.is_some());
     let message = match &attempt {
         Some(attempt) => attempt::what_next(scene, attempt, attempt.cause_message.as_deref().unwrap_or_default()),
-        None => format!("{active} carries all traffic; this revision of {} was left and is not tried again by itself", scene.rollout.target),
+        None => format!(
+            "{active} carries all traffic; this revision of {} was left and is not tried again by itself",
+            scene.rollout.target
+        ),
     };
     draft.stand(Phase::RolledBack, Reason::RevisionFailed, message);
 }

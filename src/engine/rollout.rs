@@ -161,14 +161,16 @@ impl Rollout {
     pub fn parse(object: &ModelRollout) -> Result<Self, SpecError> {
         let spec = &object.spec;
         let meta = &object.metadata;
-        let stages = spec.stages.iter().enumerate().map(|(i, stage)| parse_stage(i, stage)).collect::<Result<Vec<_>, _>>()?;
+        let stages =
+            spec.stages.iter().enumerate().map(|(i, stage)| parse_stage(i, stage)).collect::<Result<Vec<_>, _>>()?;
         if stages.last().is_none_or(|last| last.weight != 100) {
             return Err(error("spec.stages", "must end with weight 100"));
         }
         if stages.iter().zip(stages.iter().skip(1)).any(|(a, b)| a.weight >= b.weight) {
             return Err(error("spec.stages", "must have strictly rising weights"));
         }
-        if spec.blue.deployment_name == spec.green.deployment_name || spec.blue.service_name == spec.green.service_name {
+        if spec.blue.deployment_name == spec.green.deployment_name || spec.blue.service_name == spec.green.service_name
+        {
             return Err(error("spec.green", "must name another Deployment and another Service than spec.blue"));
         }
         Ok(Self {
@@ -180,7 +182,13 @@ impl Rollout {
             annotations: meta.annotations.clone().unwrap_or_default(),
             sides: ByColor { blue: side(&spec.blue), green: side(&spec.green) },
             target: spec.target,
-            ingress: spec.traffic.ingress.names.first().cloned().ok_or_else(|| error("spec.traffic.ingress.names", "must name an Ingress"))?,
+            ingress: spec
+                .traffic
+                .ingress
+                .names
+                .first()
+                .cloned()
+                .ok_or_else(|| error("spec.traffic.ingress.names", "must name an Ingress"))?,
             stages,
             gates: spec.gates.iter().map(parse_gate).collect::<Result<_, _>>()?,
             match_active: spec.prepare.replicas == api::PrepareReplicas::MatchActive,
@@ -238,7 +246,12 @@ pub fn deleted_at(object: &ModelRollout) -> Option<Timestamp> {
 
 /// The first `bytes` bytes in hexadecimal.
 pub fn hex(data: &[u8], bytes: usize) -> String {
-    data.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write as _;
+    data.iter().take(bytes).fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn side(spec: &ColorSpec) -> Side {
@@ -303,18 +316,23 @@ fn default_samples(rule: &Rule) -> u64 {
 }
 
 fn duration(text: &api::DurationText, field: &str) -> Result<Duration, SpecError> {
-    let bounds = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
-    time::parse(&text.0).filter(|span| bounds.contains(span)).ok_or_else(|| error(field, "must be a duration from 1s to 168h, such as 5m or 1h30m"))
+    let bounds = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
+    time::parse(&text.0)
+        .filter(|span| bounds.contains(span))
+        .ok_or_else(|| error(field, "must be a duration from 1s to 168h, such as 5m or 1h30m"))
 }
 
 fn seconds(text: &str, field: &str) -> Result<f64, SpecError> {
     let span = time::parse(text).filter(|span| !span.is_zero());
-    span.map(|span| span.as_secs_f64()).ok_or_else(|| error(format!("{field}.latency.max"), "must be a duration above 0, such as 250ms or 5s"))
+    span.map(|span| span.as_secs_f64())
+        .ok_or_else(|| error(format!("{field}.latency.max"), "must be a duration above 0, such as 250ms or 5s"))
 }
 
 fn percent(text: &api::Percent, field: &str) -> Result<f64, SpecError> {
     let share = text.0.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()).map(|number| number / 100.0);
-    share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| error(format!("{field}.errorRate"), "must have limits from 0% to 100%"))
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| error(format!("{field}.errorRate"), "must have limits from 0% to 100%"))
 }
 
 fn quantile(text: &str, field: &str) -> Result<f64, SpecError> {

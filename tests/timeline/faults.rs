@@ -14,7 +14,8 @@ fn run(change: impl Fn(&mut World)) -> World {
 }
 
 fn finish(world: &World) -> (Phase, String, i32, i32, bool) {
-    let clean = world.seen.canary.is_missing() && world.seen.anchor.is_missing() && world.object.metadata.finalizers.is_none();
+    let clean =
+        world.seen.canary.is_missing() && world.seen.anchor.is_missing() && world.object.metadata.finalizers.is_none();
     (world.phase(), world.backend(), world.replicas(Color::Blue), world.replicas(Color::Green), clean)
 }
 

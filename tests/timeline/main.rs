@@ -1,6 +1,13 @@
 //! Whole rollouts under virtual time, in milliseconds: what a user sees, and what must never happen at any write.
 
-#![allow(missing_docs, clippy::cast_possible_truncation)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::type_complexity
+)]
 
 mod faults;
 mod world;
@@ -36,7 +43,9 @@ fn world() -> World {
 }
 
 fn in_stage(weight: i32) -> impl Fn(&World) -> bool {
-    move |world| world.status().attempt.is_some_and(|attempt| attempt.step == Step::Stage && attempt.weight_intended == weight)
+    move |world| {
+        world.status().attempt.is_some_and(|attempt| attempt.step == Step::Stage && attempt.weight_intended == weight)
+    }
 }
 
 fn buffering(world: &World) -> bool {
@@ -63,7 +72,7 @@ fn a_healthy_target_is_promoted_and_the_old_color_is_scaled_to_zero() {
 
 #[test]
 fn a_promotion_of_five_stages_keeps_the_budget_of_writes() {
-    let mut world = World::new(&SPEC.split("  gates:").next().expect("a spec").to_owned());
+    let mut world = World::new(SPEC.split("  gates:").next().expect("a spec"));
     world.edit(|object| object.spec.rollback.buffer = "5m".into());
     world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
     world.run(60);
@@ -104,7 +113,9 @@ fn one_rollback_takes_at_most_five_writes() {
     world.run_to("50 %", in_stage(50));
     let before = world.log.len();
     world.behavior.green.slow_share = 0.5;
-    world.edit(|object| object.spec.gates[1].latency.as_mut().expect("latency").max = Some(modelrollout::api::LatencyText("1s".into())));
+    world.edit(|object| {
+        object.spec.gates[1].latency.as_mut().expect("latency").max = Some(modelrollout::api::LatencyText("1s".into()))
+    });
     world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
     world.run(3600);
     let after = world.log.iter().skip(before).position(|line| line.contains("delete bot-canary")).expect("the delete");
@@ -287,7 +298,11 @@ fn retry_tries_the_same_revision_again_once() {
 fn target_turned_back_before_promotion_and_in_the_buffer() {
     for stop in ["stage", "buffer"] {
         let mut world = world();
-        if stop == "stage" { world.run_to("50 %", in_stage(50)) } else { world.run_to("the buffer", buffering) }
+        if stop == "stage" {
+            world.run_to("50 %", in_stage(50))
+        } else {
+            world.run_to("the buffer", buffering)
+        }
         world.edit(|object| object.spec.target = Color::Blue);
         world.settle();
         assert_eq!((world.backend().as_str(), world.green_share()), ("bot-blue", 0));

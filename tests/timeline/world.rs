@@ -214,7 +214,12 @@ impl World {
     /// Lets time pass until `done`; fails after an hour.
     pub fn run_to(&mut self, what: &str, done: impl Fn(&World) -> bool) {
         let end = self.now + k8s_openapi::jiff::SignedDuration::from_hours(1);
-        assert!(self.run_until(end, &done), "never came to: {what}; it stands at {:?}: {}", self.phase(), self.message());
+        assert!(
+            self.run_until(end, &done),
+            "never came to: {what}; it stands at {:?}: {}",
+            self.phase(),
+            self.message()
+        );
     }
 
     fn run_until(&mut self, end: Timestamp, done: impl Fn(&World) -> bool) -> bool {
@@ -285,23 +290,36 @@ impl World {
             Action::SwitchBackend { paths, .. } => {
                 for switch in paths {
                     let main = self.main();
-                    let path = main.paths.iter_mut().find(|path| path.rule == switch.rule && path.index == switch.index);
+                    let path =
+                        main.paths.iter_mut().find(|path| path.rule == switch.rule && path.index == switch.index);
                     let path = path.expect("the path");
                     assert_eq!(path.service.as_ref(), Some(&switch.from));
                     path.service = Some(switch.to.clone());
                 }
-                let anchor = self.seen.anchor.found().is_some_and(|anchor| anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone())));
+                let anchor =
+                    self.seen.anchor.found().is_some_and(|anchor| {
+                        anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone()))
+                    });
                 let restored = self.notes.iter().any(|note| note.reason == Reason::BackendRestored);
-                assert!(anchor || restored || self.seen.anchor.found().is_none() && self.backend() == "bot-blue", "the outgoing Service stays named");
+                assert!(
+                    anchor || restored || self.seen.anchor.found().is_none() && self.backend() == "bot-blue",
+                    "the outgoing Service stays named"
+                );
                 let color = if self.backend() == "bot-green" { Color::Green } else { Color::Blue };
-                assert!(readiness::at_least_known(self.seen.colors.get(color)).unwrap_or(0) > 0, "never to a color without Pods");
+                assert!(
+                    readiness::at_least_known(self.seen.colors.get(color)).unwrap_or(0) > 0,
+                    "never to a color without Pods"
+                );
             }
             Action::Scale { deployment, replicas, unless_serving, .. } => {
                 let color = if deployment == "bot-blue" { Color::Blue } else { Color::Green };
                 if *replicas < self.replicas(color) {
                     assert!(unless_serving.is_some());
                     assert_ne!(self.backend(), format!("bot-{color}"), "a serving color is never scaled down");
-                    assert!(color == Color::Blue || self.green_share() == 0, "a color with a share is never scaled down");
+                    assert!(
+                        color == Color::Blue || self.green_share() == 0,
+                        "a color with a share is never scaled down"
+                    );
                 }
                 let ready_at = self.now + k8s_openapi::jiff::SignedDuration::try_from(self.load_time).expect("short");
                 self.ready_at.insert(color, ready_at);
@@ -354,7 +372,10 @@ impl World {
             let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));
             let ready = readiness::of(&self.seen.colors.green).ready.expect("watched");
             assert!(ready >= readiness::needed(weight, 4), "weight {weight} needs more than {ready} Pods");
-            assert!(self.seen.anchor.is_missing() || self.backend() == "bot-blue" && weight == 100, "no anchor beside a new canary");
+            assert!(
+                self.seen.anchor.is_missing() || self.backend() == "bot-blue" && weight == 100,
+                "no anchor beside a new canary"
+            );
         }
     }
 
@@ -385,7 +406,10 @@ impl World {
         if !self.metrics_up {
             let problem = Answer::Problem(Reason::QueryFailed, "connection refused".into());
             for query in &need.queries {
-                self.seen.readings.insert(query.gate.clone(), Reading { key: need.key.clone(), at: self.now, answer: problem.clone() });
+                self.seen.readings.insert(
+                    query.gate.clone(),
+                    Reading { key: need.key.clone(), at: self.now, answer: problem.clone() },
+                );
             }
             return;
         }
@@ -395,8 +419,12 @@ impl World {
             count(blue, self.rate * elapsed * (1.0 - share), self.behavior.blue);
             let counted = |counts: &Counts| Counted { now: counts.clone(), settled: counts.clone(), through: self.now };
             let answer = match &query.ask {
-                Ask::ErrorRate { baseline, .. } => Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) },
-                Ask::Histogram { baseline, .. } => Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) },
+                Ask::ErrorRate { baseline, .. } => {
+                    Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) }
+                }
+                Ask::Histogram { baseline, .. } => {
+                    Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) }
+                }
                 Ask::Value { .. } => Answer::Value(1.0),
             };
             self.seen.readings.insert(query.gate.clone(), Reading { key: need.key.clone(), at: self.now, answer });
@@ -423,7 +451,12 @@ impl Step<'_> {
         match self {
             Step::Status(status) => {
                 let attempt = status.attempt.as_ref();
-                format!("status {:?} {:?} weight {:?}", status.phase, attempt.map(|a| a.step), attempt.map(|a| a.weight_intended))
+                format!(
+                    "status {:?} {:?} weight {:?}",
+                    status.phase,
+                    attempt.map(|a| a.step),
+                    attempt.map(|a| a.weight_intended)
+                )
             }
             Step::Action(Action::WriteIngress(want)) => format!("write {} {:?}", want.name, want.annotations.last()),
             Step::Action(Action::SwitchBackend { paths, .. }) => format!("switch to {}", paths[0].to),

@@ -1,35 +1,43 @@
 //! The rollback buffer: the target carries all traffic, the old color stays up untouched, gates go on, and going back is
 //! one write. Then the old color goes.
 
-use super::{Attempt, end, own, promote, window};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Attempt, end, own, promote};
 use crate::api::Color;
 use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging;
+use crate::engine::judging::Judged;
 use crate::engine::observed::IngressSeen;
 use crate::engine::plan::{Action, ServingCheck};
 use crate::engine::time;
 use crate::engine::traffic::nginx;
 
 /// Keeps the old color, and ends the attempt when the buffer is over.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen, judged: &Judged) {
     let Some(started) = attempt.buffer_started_at.as_ref().map(|time| time.0) else { return };
     // An edit of the buffer counts from its start.
     let ends = time::ceil(time::after(started, scene.rollout.buffer));
     attempt.buffer_ends_at = Some(ends.clone());
-    let judged = window(scene, &attempt).map(|window| judging::run(scene, draft, &mut attempt, &window)).unwrap_or_default();
     draft.stand(
         Phase::Buffering,
         Reason::BufferRunning,
-        format!("{} carries all traffic; {} is kept until {} and one write goes back to it", attempt.to, attempt.from, ends.0),
+        format!(
+            "{} carries all traffic; {} is kept until {} and one write goes back to it",
+            attempt.to, attempt.from, ends.0
+        ),
     );
     let clean = remove_canary(scene, draft, &attempt, main, started);
     if scene.now < ends.0 {
         draft.wake_at(ends.0);
     } else if clean && gone(scene, draft, &attempt) {
-        if let Some((gate, _, message)) = judged.waiting {
+        if let Some((gate, _, message)) = &judged.waiting {
             let action = format!("EndBuffer{}", attempt.id);
-            draft.warn(Reason::BufferEndedUnjudged, action, format!("the buffer ended as planned although gate {gate} had no verdict: {message}"));
+            draft.warn(
+                Reason::BufferEndedUnjudged,
+                action,
+                format!("the buffer ended as planned although gate {gate} had no verdict: {message}"),
+            );
         }
         finish(scene, draft, &mut attempt);
     }
@@ -37,7 +45,13 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
 }
 
 /// The canary has nothing left to do once the controller follows the switch. True if it is gone and the anchor names both.
-fn remove_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &IngressSeen, started: k8s_openapi::jiff::Timestamp) -> bool {
+fn remove_canary(
+    scene: Scene<'_>,
+    draft: &mut Draft,
+    attempt: &Attempt,
+    main: &IngressSeen,
+    started: Timestamp,
+) -> bool {
     let settled = time::after(started, scene.seen.settle);
     match own(scene, &scene.seen.canary) {
         Some(_) if scene.now < settled => draft.wake_at(settled),
@@ -73,7 +87,8 @@ fn finish(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     end(scene, draft, attempt, to, None);
     let kept = if scene.rollout.scale_to_zero { "was scaled to zero" } else { "stays up" };
-    let message = format!("attempt {} is complete: {to} serves {}, {from} {kept}", attempt.id, scene.rollout.side(to).model);
+    let message =
+        format!("attempt {} is complete: {to} serves {}, {from} {kept}", attempt.id, scene.rollout.side(to).model);
     draft.tell(Reason::Completed, format!("CompleteAttempt{}", attempt.id), message);
     at_target(draft, to);
     draft.need.gates = None;

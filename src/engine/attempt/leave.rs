@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{own, position, window};
+use super::{own, position};
 use crate::api::Attempt;
 use crate::api::reasons::{Cause, Step};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging;
+use crate::engine::judging::Judged;
 use crate::engine::observed::IngressSeen;
 use crate::engine::readiness;
 use crate::engine::time;
@@ -24,8 +24,8 @@ pub fn cause(
     attempt: &mut Attempt,
     main: Option<&IngressSeen>,
     asked: &Asked,
+    judged: &Judged,
 ) -> Option<(Cause, String)> {
-    let judged = window(scene, attempt).map(|window| judging::run(scene, draft, attempt, &window)).unwrap_or_default();
     if attempt.step == Step::RollingBack {
         let cause = attempt.cause.unwrap_or(Cause::RollbackRequested);
         return Some((cause, attempt.cause_message.clone().unwrap_or_default()));
@@ -39,7 +39,9 @@ pub fn cause(
     ingress_lost(scene, main)
         .or_else(|| revision_changed(scene, attempt))
         .or_else(|| readiness_lost(scene, draft, attempt))
-        .or_else(|| judged.failed.map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}"))))
+        .or_else(|| {
+            judged.failed.as_ref().map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}")))
+        })
 }
 
 fn ingress_lost(scene: Scene<'_>, main: Option<&IngressSeen>) -> Option<(Cause, String)> {

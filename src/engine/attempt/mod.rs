@@ -12,7 +12,7 @@ mod stage;
 use super::acts::Asked;
 use super::binding;
 use super::draft::{Draft, Scene};
-use super::judging::Window;
+use super::judging::{self, Judged, Window};
 use super::observed::{IngressSeen, Lookup};
 use super::plan::Action;
 use super::readiness;
@@ -85,8 +85,12 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
         draft.stand(Phase::Holding, Reason::Unreadable, format!("our canary Ingress: {why}"));
         return;
     }
-    if let Some((cause, message)) = leave::cause(scene, draft, &mut attempt, main, asked) {
-        rollback::go_back(scene, draft, attempt, main, cause, message);
+    if attempt.step == Step::Stage {
+        stage::restart_if_gates_changed(scene, &mut attempt);
+    }
+    let judged = judge(scene, draft, &mut attempt);
+    if let Some((cause, message)) = leave::cause(scene, draft, &mut attempt, main, asked, &judged) {
+        rollback::go_back(scene, draft, attempt, main, cause, &message);
         return;
     }
     let Some(main) = main else { return };
@@ -95,9 +99,9 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     }
     match attempt.step {
         Step::Preparing => prepare::run(scene, draft, attempt, main),
-        Step::Stage => stage::run(scene, draft, attempt, main),
+        Step::Stage => stage::run(scene, draft, attempt, main, &judged),
         Step::Promoting => promote::run(scene, draft, attempt, main),
-        Step::Buffering => buffer::run(scene, draft, attempt, main),
+        Step::Buffering => buffer::run(scene, draft, attempt, main, &judged),
         // `leave::cause` repeats the cause of an attempt that goes back, so this is not reached.
         Step::RollingBack => {}
     }
@@ -123,6 +127,11 @@ fn window<'a>(scene: Scene<'a>, attempt: &Attempt) -> Option<Window<'a>> {
         }
         Step::Preparing | Step::RollingBack => None,
     }
+}
+
+/// Judges the gates of the window in which requests are judged now.
+fn judge(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) -> Judged {
+    window(scene, attempt).map(|window| judging::run(scene, draft, attempt, &window)).unwrap_or_default()
 }
 
 /// Whether the target has the Pods that `weight` needs; if not, what is missing.
@@ -161,7 +170,11 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
         return true;
     }
     if let Some(foreign) = there.filter(|_| own(scene, &scene.seen.canary).is_none()) {
-        draft.stand(Phase::Holding, Reason::NameTaken, format!("the Ingress {} is not ours: delete or rename it", foreign.name));
+        draft.stand(
+            Phase::Holding,
+            Reason::NameTaken,
+            format!("the Ingress {} is not ours: delete or rename it", foreign.name),
+        );
         return false;
     }
     if there.is_some_and(|there| there.deleting) {
@@ -173,7 +186,10 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
         return false;
     }
     let intended = time::after(scene.now, scene.seen.settle);
-    let late = attempt.stage_started_at.as_ref().is_none_or(|start| start.0 < intended && time::between(start.0, intended).as_secs() >= 1);
+    let late = attempt
+        .stage_started_at
+        .as_ref()
+        .is_none_or(|start| start.0 < intended && time::between(start.0, intended).as_secs() >= 1);
     if late && attempt.step == Step::Stage {
         attempt.stage_started_at = Some(time::ceil(intended));
         attempt.evidence.clear();
@@ -190,21 +206,27 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
 }
 
 /// Ends the attempt with `cause`, whatever was written for it. `active` carries the traffic.
-fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color, cause: Option<(Cause, String)>) {
+fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color, cause: Option<(Cause, &str)>) {
     let Scene { rollout, seen, now } = scene;
-    let outcome = match (&cause, attempt.step) {
+    let outcome = match (cause, attempt.step) {
         (None, _) => Outcome::Promoted,
         (Some(_), _) if active == attempt.to => Outcome::Promoted,
         (Some(_), Step::Preparing) => Outcome::Aborted,
         (Some(_), _) => Outcome::RolledBack,
     };
     let clip = |text: &str, longest: usize| text.chars().take(longest).collect::<String>();
-    if let Some((cause, message)) = &cause {
-        attempt.cause = Some(*cause);
+    if let Some((cause, message)) = cause {
+        attempt.cause = Some(cause);
         attempt.cause_message = Some(clip(message, 1024));
         draft.status.failed_revision = Some(attempt.revision.clone());
-        let scaled = seen.colors.get(attempt.to).deployment.found().is_some_and(|target| target.desired > attempt.replicas_before);
-        attempt.drain_until = (rollout.match_active && scaled && active != attempt.to).then(|| time::ceil(time::after(now, rollout.buffer)));
+        let scaled = seen
+            .colors
+            .get(attempt.to)
+            .deployment
+            .found()
+            .is_some_and(|target| target.desired > attempt.replicas_before);
+        attempt.drain_until = (rollout.match_active && scaled && active != attempt.to)
+            .then(|| time::ceil(time::after(now, rollout.buffer)));
     } else {
         draft.status.failed_revision = None;
     }
@@ -225,7 +247,11 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
         ended_at: time::floor(now),
         gates: gates
             .iter()
-            .map(|gate| GateRecord { name: gate.name.clone(), verdict: gate.verdict, message: clip(&gate.message, 256) })
+            .map(|gate| GateRecord {
+                name: gate.name.clone(),
+                verdict: gate.verdict,
+                message: clip(&gate.message, 256),
+            })
             .collect(),
     };
     draft.status.history.insert(0, entry);

@@ -17,16 +17,23 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
     scale_up(scene, draft, &attempt);
     let readiness = readiness::of(seen.colors.get(attempt.to));
     // `Leave` goes on with what there is, as far as the shares of the stages allow.
-    let ready = readiness.complete || (!rollout.match_active && readiness.ready.is_some_and(|ready| ready > 0) && readiness.why.is_empty());
+    let ready = readiness.complete
+        || (!rollout.match_active && readiness.ready.is_some_and(|ready| ready > 0) && readiness.why.is_empty());
     let deadline = time::after(attempt.started_at.0, rollout.progress_deadline);
     if !ready {
         if now >= deadline {
-            let message = format!("{} was not ready within {}: {}", attempt.to, time::show(rollout.progress_deadline), readiness.why);
-            super::rollback::go_back(scene, draft, attempt, Some(main), Cause::ProgressDeadlineExceeded, message);
+            let message = format!(
+                "{} was not ready within {}: {}",
+                attempt.to,
+                time::show(rollout.progress_deadline),
+                readiness.why
+            );
+            super::rollback::go_back(scene, draft, attempt, Some(main), Cause::ProgressDeadlineExceeded, &message);
             return;
         }
         draft.wake_at(deadline);
-        let message = format!("{}: {}; the attempt ends at {deadline} if it is not ready by then", attempt.to, readiness.why);
+        let message =
+            format!("{}: {}; the attempt ends at {deadline} if it is not ready by then", attempt.to, readiness.why);
         draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
         draft.status.attempt = Some(attempt);
         return;
@@ -44,7 +51,11 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
     // An anchor of an earlier attempt names the canary's Service: while it exists the canary would silently get 0 %.
     if let Some(anchor) = own(scene, &seen.anchor) {
         draft.actions.push(nginx::remove(anchor, false));
-        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, "the anchor Ingress of the last attempt is removed first");
+        draft.stand(
+            Phase::Preparing,
+            Reason::WaitingForReadiness,
+            "the anchor Ingress of the last attempt is removed first",
+        );
         draft.status.attempt = Some(attempt);
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, buffer, capacity, keep_canary, own, position};
+use super::{Attempt, buffer, capacity, judge, keep_canary, own, position};
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::api::{Color, Promoted};
 use crate::engine::draft::{Draft, Scene};
@@ -22,7 +22,11 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &
 
 /// Goes on with the switch, from wherever it was interrupted.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
-    draft.stand(Phase::Promoting, Reason::Switching, format!("the backend of Ingress {} is switched to {}", main.name, attempt.to));
+    draft.stand(
+        Phase::Promoting,
+        Reason::Switching,
+        format!("the backend of Ingress {} is switched to {}", main.name, attempt.to),
+    );
     if position(scene, main) == Backend::One(attempt.to) {
         switched(scene, draft, attempt, main);
         return;
@@ -61,9 +65,13 @@ fn switched(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &In
     draft.tell(
         Reason::Promoted,
         format!("PromotedAttempt{}", attempt.id),
-        format!("{to} carries all traffic; {from} is kept for {} and one write goes back to it", time::show(scene.rollout.buffer)),
+        format!(
+            "{to} carries all traffic; {from} is kept for {} and one write goes back to it",
+            time::show(scene.rollout.buffer)
+        ),
     );
-    buffer::run(scene, draft, attempt, main);
+    let judged = judge(scene, draft, &mut attempt);
+    buffer::run(scene, draft, attempt, main, &judged);
 }
 
 /// Keeps the anchor naming the Services of `colors`. True if it is in place.

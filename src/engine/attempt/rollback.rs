@@ -17,11 +17,13 @@ pub fn go_back(
     mut attempt: Attempt,
     main: Option<&IngressSeen>,
     cause: Cause,
-    message: String,
+    message: &str,
 ) {
     let canary = own(scene, &scene.seen.canary);
-    let switched = main.is_some_and(|main| matches!(position(scene, main), Backend::Mixed) || position(scene, main) == Backend::One(attempt.to));
-    if (canary.is_some() || switched) && blocked(scene, draft, &mut attempt, cause, &message) {
+    let switched = main.is_some_and(|main| {
+        matches!(position(scene, main), Backend::Mixed) || position(scene, main) == Backend::One(attempt.to)
+    });
+    if (canary.is_some() || switched) && blocked(scene, draft, &mut attempt, cause, message) {
         return;
     }
     // The canary first: while it exists it would send the old Service's traffic to the color that is being left.
@@ -39,17 +41,21 @@ pub fn go_back(
     draft.need.gates = None;
     let (from, to) = (attempt.from, attempt.to);
     let moved = attempt.step != Step::Preparing;
-    end(scene, draft, &mut attempt, from, Some((cause, message.clone())));
+    end(scene, draft, &mut attempt, from, Some((cause, message)));
     if moved {
         attempt.step = Step::RollingBack;
         let action = format!("RollBackAttempt{}", attempt.id);
         draft.warn(Reason::RolledBack, action, format!("all traffic is back on {from}, {to} was left: {message}"));
     } else {
         let action = format!("AbortAttempt{}", attempt.id);
-        draft.warn(Reason::AttemptAborted, action, format!("the attempt ended before any traffic had moved: {message}"));
+        draft.warn(
+            Reason::AttemptAborted,
+            action,
+            format!("the attempt ended before any traffic had moved: {message}"),
+        );
     }
     attempt.weight_intended = 0;
-    draft.stand(Phase::RolledBack, Reason::RevisionFailed, what_next(scene, &attempt, &message));
+    draft.stand(Phase::RolledBack, Reason::RevisionFailed, what_next(scene, &attempt, message));
     draft.status.attempt = Some(attempt);
 }
 
@@ -91,7 +97,10 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     draft.stand(
         Phase::RollingBack,
         Reason::RollbackBlocked,
-        format!("{} has {from} ready Pods and cannot take the traffic back yet: start its Pods. Cause: {message}", attempt.from),
+        format!(
+            "{} has {from} ready Pods and cannot take the traffic back yet: start its Pods. Cause: {message}",
+            attempt.from
+        ),
     );
     draft.status.attempt = Some(attempt.clone());
     true
@@ -113,7 +122,7 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &I
             draft.order = Order::TrafficFirst;
             draft.need.gates = None;
             let message = external_switch(scene, draft, main, color);
-            end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, message.clone())));
+            end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, &message)));
             attempt.weight_intended = 0;
             draft.stand(Phase::Stable, Reason::ExternalSwitch, message);
             draft.status.attempt = Some(attempt);
@@ -149,5 +158,9 @@ fn carries(scene: Scene<'_>, attempt: &Attempt, color: Color) -> bool {
 }
 
 fn manager(main: &IngressSeen) -> &str {
-    main.managers.iter().map(String::as_str).find(|name| *name != crate::api::names::MANAGER_TRAFFIC).unwrap_or("somebody")
+    main.managers
+        .iter()
+        .map(String::as_str)
+        .find(|name| *name != crate::api::names::MANAGER_TRAFFIC)
+        .unwrap_or("somebody")
 }

@@ -1,11 +1,13 @@
 //! A stage: the target has a share of traffic, for a while, and its gates are judged.
 
-use super::{bound, capacity, keep_canary, promote, window};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{bound, capacity, judge, keep_canary, promote};
 use crate::api::Attempt;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::acts;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging;
+use crate::engine::judging::{self, Judged};
 use crate::engine::observed::IngressSeen;
 use crate::engine::rollout::{Rollout, Stage};
 use crate::engine::time;
@@ -32,23 +34,22 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &
     attempt.gates_hash = Some(scene.rollout.gates_hash());
     attempt.evidence.clear();
     let (number, of) = (index + 1, scene.rollout.stages.len());
-    let message = format!("stage {number}/{of}: {} gets {} % for at least {}", attempt.to, stage.weight, time::show(stage.hold));
+    let message =
+        format!("stage {number}/{of}: {} gets {} % for at least {}", attempt.to, stage.weight, time::show(stage.hold));
     draft.tell(Reason::StageStarted, format!("StartStage{number}"), message);
     running(scene, draft, attempt, stage);
-    if let Some(window) = window(scene, attempt) {
-        judging::run(scene, draft, attempt, &window);
-        wake_at_end(draft, &window, stage);
-    }
+    judge(scene, draft, attempt);
+    wake_at_end(draft, attempt, stage);
     keep_canary(scene, draft, attempt, main, true);
 }
 
 /// Keeps the share, judges, and goes on when time, gates and people agree.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
-    restart_if_gates_changed(scene, &mut attempt);
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen, judged: &Judged) {
     if keep_canary(scene, draft, &mut attempt, main, false) {
-        hold(scene, draft, &mut attempt, main);
-    } else if let Some(window) = window(scene, &attempt) {
-        judging::run(scene, draft, &mut attempt, &window);
+        hold(scene, draft, &mut attempt, main, judged);
+    } else {
+        // The clock may have started again: what was judged before is void then.
+        judge(scene, draft, &mut attempt);
         if let Some(stage) = current(scene.rollout, &attempt).filter(|_| draft.stand.phase != Phase::Holding) {
             running(scene, draft, &attempt, stage);
         }
@@ -56,26 +57,29 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
     draft.status.attempt = Some(attempt);
 }
 
-fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen) {
-    let (Some(window), Some(stage)) = (window(scene, attempt), current(scene.rollout, attempt)) else { return };
-    let judged = judging::run(scene, draft, attempt, &window);
+fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, judged: &Judged) {
+    let Some(stage) = current(scene.rollout, attempt) else { return };
     let place = place(scene, attempt);
     if attempt.short_since.is_some() {
         let why = capacity(scene, attempt, attempt.weight_intended).err().unwrap_or_default();
         draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
         return;
     }
-    if wake_at_end(draft, &window, stage) > scene.now {
+    if wake_at_end(draft, attempt, stage) > scene.now {
         running(scene, draft, attempt, stage);
         return;
     }
-    if let Some((gate, reason, message)) = judged.waiting {
-        draft.stand(Phase::Holding, reason, format!("{place}: gate {gate}: {message}"));
+    if let Some((gate, reason, message)) = &judged.waiting {
+        draft.stand(Phase::Holding, *reason, format!("{place}: gate {gate}: {message}"));
         return;
     }
     if stage.approval && attempt.approved_stage != Some(attempt.stage_index + 1) {
         let command = acts::approve_command(scene, attempt);
-        draft.stand(Phase::AwaitingApproval, Reason::ApprovalRequired, format!("{place}: waits for approval; {command}"));
+        draft.stand(
+            Phase::AwaitingApproval,
+            Reason::ApprovalRequired,
+            format!("{place}: waits for approval; {command}"),
+        );
         return;
     }
     if let Err((reason, message)) = bound(scene, attempt.to) {
@@ -96,7 +100,8 @@ fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &Ingre
 /// Says that the stage runs, with the instant at which its hold is over: a text that does not change by itself.
 fn running(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, stage: &Stage) {
     let ends = attempt.stage_started_at.as_ref().map(|start| format!(" until {}", time::after(start.0, stage.hold)));
-    let message = format!("{} for at least {}{}", place(scene, attempt), time::show(stage.hold), ends.unwrap_or_default());
+    let message =
+        format!("{} for at least {}{}", place(scene, attempt), time::show(stage.hold), ends.unwrap_or_default());
     draft.stand(Phase::Progressing, Reason::StageRunning, message);
 }
 
@@ -105,14 +110,15 @@ fn place(scene: Scene<'_>, attempt: &Attempt) -> String {
 }
 
 /// When the hold is over; the plan is looked at again then.
-fn wake_at_end(draft: &mut Draft, window: &judging::Window<'_>, stage: &Stage) -> k8s_openapi::jiff::Timestamp {
-    let end = time::after(window.since, stage.hold);
+fn wake_at_end(draft: &mut Draft, attempt: &Attempt, stage: &Stage) -> Timestamp {
+    let start = attempt.stage_started_at.as_ref().map_or(Timestamp::MAX, |start| start.0);
+    let end = time::after(start, stage.hold);
     draft.wake_at(end);
     end
 }
 
 /// Evidence that was judged by other settings is void; the share stays and the clock starts again.
-fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
+pub fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
     let hash = scene.rollout.gates_hash();
     if attempt.gates_hash.as_deref() != Some(hash.as_str()) {
         attempt.gates_hash = Some(hash);

@@ -23,17 +23,27 @@ pub fn check(rollout: &Rollout, ingress: &IngressSeen) -> Result<(), (Reason, St
     if ours(ingress.default_backend.as_deref()) {
         return Err((
             Reason::UnsupportedPath,
-            format!("spec.defaultBackend of Ingress {} cannot have a canary: name the Service in a rule with host and path", ingress.name),
+            format!(
+                "spec.defaultBackend of Ingress {} cannot have a canary: name the Service in a rule with host and path",
+                ingress.name
+            ),
         ));
     }
     for path in ingress.paths.iter().filter(|path| ours(path.service.as_deref())) {
         let text = path.path.as_deref().unwrap_or_default();
-        let place = format!("path \"{text}\" of host \"{}\" in Ingress {}", path.host.as_deref().unwrap_or("*"), ingress.name);
+        let place =
+            format!("path \"{text}\" of host \"{}\" in Ingress {}", path.host.as_deref().unwrap_or("*"), ingress.name);
         if !matches!(path.path_type.as_str(), "Exact" | "Prefix") {
-            return Err((Reason::UnsupportedPath, format!("{place} is of type {}: use Prefix or Exact", path.path_type)));
+            return Err((
+                Reason::UnsupportedPath,
+                format!("{place} is of type {}: use Prefix or Exact", path.path_type),
+            ));
         }
         if !text.starts_with('/') || !text.chars().all(|c| c.is_ascii_alphanumeric() || PATH_EXTRA.contains(c)) {
-            return Err((Reason::UnsupportedPath, format!("{place} has characters other than letters, digits and {PATH_EXTRA}")));
+            return Err((
+                Reason::UnsupportedPath,
+                format!("{place} has characters other than letters, digits and {PATH_EXTRA}"),
+            ));
         }
         if path.port.is_none() {
             return Err((Reason::UnsupportedPath, format!("{place} names no port of its Service")));
@@ -49,7 +59,13 @@ fn paths_of<'a>(rollout: &'a Rollout, ingress: &'a IngressSeen, color: Color) ->
 }
 
 /// The canary Ingress that gives `to` the share `weight` of all that the Ingress sends to `from`.
-pub fn canary(rollout: &Rollout, main: &IngressSeen, there: Option<&IngressSeen>, from: Color, weight: i32) -> IngressWant {
+pub fn canary(
+    rollout: &Rollout,
+    main: &IngressSeen,
+    there: Option<&IngressSeen>,
+    from: Color,
+    weight: i32,
+) -> IngressWant {
     let service = &rollout.side(from.other()).service;
     let mut annotations = class_annotation(main);
     annotations.push((names::NGINX_CANARY.to_owned(), "true".to_owned()));
