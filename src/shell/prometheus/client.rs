@@ -30,6 +30,20 @@ fn failed(text: impl Into<String>) -> Trouble {
     Trouble(Reason::QueryFailed, text.into())
 }
 
+/// A client without redirects and proxies: a source is where the operator's admin said, and nowhere else. Certificates of
+/// the system are loaded only if they are needed: an image from scratch has none, and loading them would fail.
+fn http(secure: bool) -> Result<reqwest::Client, String> {
+    let builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .timeout(DEADLINE)
+        .connect_timeout(Duration::from_secs(1));
+    let builder = if secure { builder } else { builder.tls_certs_only([]) };
+    builder.build().map_err(|_| {
+        "no certificates are there to check the server by: mount them and name the file in SSL_CERT_FILE".to_owned()
+    })
+}
+
 /// The metrics sources by name.
 #[derive(Clone, Default)]
 pub struct Sources(BTreeMap<String, prometheus_http_query::Client>);
@@ -44,23 +58,13 @@ impl std::fmt::Debug for Sources {
 impl Sources {
     /// From pairs of a name and a base URL.
     pub fn new(urls: &BTreeMap<String, String>) -> Result<Self, String> {
-        if urls.is_empty() {
-            return Ok(Self::default());
-        }
-        // no redirects and no proxy: a source is where the operator's admin said, and nowhere else
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .timeout(DEADLINE)
-            .connect_timeout(Duration::from_secs(1))
-            .build()
-            .map_err(|error| format!("the HTTP client cannot start: {error}"))?;
         let mut sources = BTreeMap::new();
         for (name, url) in urls {
             if !(url.starts_with("http://") || url.starts_with("https://")) {
                 return Err(format!("metric source {name}: its URL must begin with http:// or https://"));
             }
-            let client = prometheus_http_query::Client::from(http.clone(), url)
+            let http = http(url.starts_with("https://")).map_err(|error| format!("metric source {name}: {error}"))?;
+            let client = prometheus_http_query::Client::from(http, url)
                 .map_err(|_| format!("metric source {name}: its URL cannot be read"))?;
             sources.insert(name.clone(), client);
         }
