@@ -10,9 +10,8 @@ use crate::api::{Attempt, Color, ColorStatus, GateStatus, Summary};
 
 /// Fills in everything that is for people.
 pub fn fill(scene: Scene<'_>, draft: &mut Draft, problem: Option<&Problem>) {
-    if let Some(problem) = problem {
-        let phase = if problem_is_harmless(scene, draft) { Phase::Stable } else { Phase::Invalid };
-        draft.stand(phase, problem.reason, problem.message.clone());
+    if let Some(problem) = problem.filter(|_| !problem_is_harmless(scene, draft)) {
+        draft.stand(Phase::Invalid, problem.reason, problem.message.clone());
     }
     draft.status.observed_generation = Some(scene.rollout.generation);
     draft.status.phase = Some(draft.stand.phase);
@@ -103,7 +102,7 @@ fn conditions(
     let mut out = Conditions::new(&draft.stored.conditions, scene.rollout.generation, scene.now);
     let stand = &draft.stand;
     let ready = match stand.phase {
-        Phase::Stable if problem.is_none() => Truth::True,
+        Phase::Stable => Truth::True,
         Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering => Truth::Unknown,
         _ => Truth::False,
     };

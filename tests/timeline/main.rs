@@ -426,6 +426,16 @@ fn an_object_whose_target_serves_already_writes_nothing_but_its_status() {
 }
 
 #[test]
+fn a_missing_standby_matters_only_to_the_next_rollout() {
+    let mut world = world();
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.seen.colors.green.deployment = Lookup::Missing;
+    world.run(60);
+    assert_eq!((world.phase(), world.condition("Ready").0), (Phase::Stable, "True".into()));
+    assert_eq!(world.condition("Preflight"), ("False".into(), "DeploymentMissing".into()));
+}
+
+#[test]
 fn at_rest_nothing_is_written_for_ten_hours() {
     let mut world = world();
     world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);

@@ -198,7 +198,10 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
         draft.warn(
             Reason::CanaryRestored,
             format!("RestoreCanary{}", attempt.stage_index),
-            format!("the canary Ingress was changed or deleted by somebody else; weight {} is written again and the stage's clock starts again", attempt.weight_intended),
+            format!(
+                "the canary Ingress was not as this stage needs it (changed or deleted, or its Ingress was edited); weight {} is written again and the stage's clock starts again",
+                attempt.weight_intended
+            ),
         );
     }
     draft.actions.push(Action::WriteIngress(want));
