@@ -153,14 +153,18 @@ impl Scenario {
 
     /// Waits for a phase.
     pub async fn phase(&self, phase: Phase) -> ModelRolloutStatus {
-        self.until(&format!("phase {phase}"), LONG, |object| status_if(object, |status| status.phase == Some(phase))).await
+        self.until(&format!("phase {phase}"), LONG, |object| status_if(object, |status| status.phase == Some(phase)))
+            .await
     }
 
     /// Waits until the stage of `weight` runs and its clock has started.
     pub async fn stage(&self, weight: i32) -> ModelRolloutStatus {
-        let status = self.until(&format!("the stage of {weight} %"), LONG, |object| status_if(object, in_stage(weight))).await;
+        let status =
+            self.until(&format!("the stage of {weight} %"), LONG, |object| status_if(object, in_stage(weight))).await;
         let written = |state: &crate::history::IngressState| state.weight.as_deref() == Some(&weight.to_string());
-        self.ingresses.until(&format!("a canary of {weight} %"), SHORT, |all| all.get("bot-canary").is_some_and(written)).await;
+        self.ingresses
+            .until(&format!("a canary of {weight} %"), SHORT, |all| all.get("bot-canary").is_some_and(written))
+            .await;
         status
     }
 
@@ -168,7 +172,9 @@ impl Scenario {
     pub async fn promoted(&self) -> ModelRolloutStatus {
         let status = self
             .until("the end of the promotion", LONG, |object| {
-                status_if(object, |status| status.phase == Some(Phase::Stable) && status.active_color == Some(modelrollout::api::Color::Green))
+                status_if(object, |status| {
+                    status.phase == Some(Phase::Stable) && status.active_color == Some(modelrollout::api::Color::Green)
+                })
             })
             .await;
         self.at_rest("bot-green").await;
@@ -243,7 +249,8 @@ impl Scenario {
     /// The reason and the note of every Event about the ModelRollout.
     pub async fn events(&self) -> Vec<(String, String)> {
         let events = self.api::<Event>().list(&ListParams::default()).await.unwrap();
-        let about = |event: &Event| event.regarding.as_ref().is_some_and(|it| it.kind.as_deref() == Some("ModelRollout"));
+        let about =
+            |event: &Event| event.regarding.as_ref().is_some_and(|it| it.kind.as_deref() == Some("ModelRollout"));
         let told = events.items.into_iter().filter(about);
         told.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect()
     }

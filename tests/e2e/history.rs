@@ -157,7 +157,8 @@ impl Ingresses {
                 match event {
                     Ok(Event::Apply(object) | Event::InitApply(object)) => {
                         let (name, state) = (object.metadata.name.clone().unwrap_or_default(), state(&object));
-                        let weight = state.weight.as_ref().map(|weight| format!(", weight {weight}")).unwrap_or_default();
+                        let weight =
+                            state.weight.as_ref().map(|weight| format!(", weight {weight}")).unwrap_or_default();
                         lines.write(&format!("{name} names {}{weight}", state.services.join(" and ")));
                         sender.send_modify(|all| drop(all.insert(name, state)));
                     }

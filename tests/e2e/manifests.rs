@@ -40,14 +40,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         let server = |replicas| Server { replicas, ready_path: "/readyz", env: Vec::new() };
-        Self {
-            blue: server(2),
-            green: server(0),
-            spec: spec(),
-            without_service: None,
-            backend: "bot-blue",
-            load: true,
-        }
+        Self { blue: server(2), green: server(0), spec: spec(), without_service: None, backend: "bot-blue", load: true }
     }
 }
 

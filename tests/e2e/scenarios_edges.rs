@@ -125,6 +125,10 @@ async fn a_prompt_that_is_edited_in_a_stage_ends_the_attempt_and_starts_a_new_on
     .await;
 }
 
+fn seen_so_far(it: &Scenario, text: &str) -> bool {
+    it.ingresses.history().iter().any(|line| line.contains(text))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
 async fn a_canary_that_is_changed_or_deleted_by_hand_is_put_back() {
@@ -139,15 +143,12 @@ async fn a_canary_that_is_changed_or_deleted_by_hand_is_put_back() {
         };
         let patch = json!({ "metadata": { "annotations": { key: "90" } } });
         it.patch::<k8s_openapi::api::networking::v1::Ingress>("bot-canary", patch).await;
+        it.ingresses.until("somebody's weight", SHORT, |_| seen_so_far(it, "weight 90")).await;
         it.ingresses.until("the weight is put back", SHORT, is("50")).await;
-        assert!(it.ingresses.history().iter().any(|line| line.contains("weight 90")), "somebody did change it");
         it.event("CanaryRestored").await;
         it.delete_ingress("bot-canary").await;
-        it.ingresses.until("the canary is put back", SHORT, |all| {
-            let deleted = it.ingresses.history().iter().any(|line| line.contains("bot-canary is deleted"));
-            deleted && is("50")(all)
-        })
-        .await;
+        let deleted = "bot-canary is deleted";
+        it.ingresses.until("the canary is put back", SHORT, |all| seen_so_far(it, deleted) && is("50")(all)).await;
         let status = it.until("the stage goes on", SHORT, |object| status_if(object, in_stage(50))).await;
         assert_eq!(status.attempt.unwrap().id, 1);
     })

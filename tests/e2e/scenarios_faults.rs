@@ -25,6 +25,9 @@ async fn an_operator_that_is_killed_in_every_step_goes_on_where_it_was() {
         it.create_rollout().await;
         for step in [Step::Preparing, Step::Stage, Step::Promoting, Step::Buffering] {
             let before = it.until(&format!("step {step}"), LONG, |object| status_if(object, at_step(step))).await;
+            if step == Step::Stage {
+                it.stage(50).await;
+            }
             it.kill_and_start_again().await;
             let (attempt, start) = (before.attempt.as_ref().unwrap(), started_at(&before));
             let after = it.operator_works_again().await;
