@@ -28,6 +28,9 @@ struct Cli {
     /// How many questions users ask per second
     #[arg(long, env = "DEMO_RATE", default_value_t = 60.0)]
     rate: f64,
+    /// The tag of the model server's image
+    #[arg(long, env = "TAG", default_value = "dev")]
+    tag: String,
 }
 
 #[tokio::main]
@@ -47,9 +50,10 @@ async fn run(cli: &Cli) -> Result<bool, String> {
     let client = Client::try_default().await.map_err(|error| format!("no cluster can be reached: {error}"))?;
     let clock = Clock::start();
     let mut follower = Follower::start(&client, clock);
-    let mut teller = Teller { client: &client, clock, follower: &mut follower, url: &cli.url, rate: cli.rate };
+    let Cli { url, rate, tag } = cli;
+    let mut teller = Teller { client: &client, clock, follower: &mut follower, url, tag, rate: *rate };
     match teller.tell().await {
-        Ok(story) => Ok(summary::print(&story, cli.rate).is_empty()),
+        Ok(story) => Ok(summary::print(&story, *rate).is_empty()),
         Err(error) => {
             let seen = follower.latest();
             Err(format!("{error}\n{}", cluster::describe(&client, seen.as_deref()).await))

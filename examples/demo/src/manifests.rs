@@ -78,12 +78,14 @@ impl Version {
         Pair::new(&format!("{}@{}", self.model, self.release), self.prompt)
     }
 
-    /// ConfigMap, Deployment and Service. Of the first ones also the number of Pods is set.
-    pub fn color(&self, color: Color, replicas: Option<u32>) -> Result<Vec<Object>, String> {
+    /// ConfigMap, Deployment and Service. Their image has the tag `tag`; the number of Pods is set
+    /// only at first.
+    pub fn color(&self, color: Color, tag: &str, replicas: Option<u32>) -> Result<Vec<Object>, String> {
         let text = fill(
             COLOR,
             &[
                 ("color", color.as_str()),
+                ("tag", tag),
                 ("model", self.model),
                 ("modelVersion", self.release),
                 ("prompt", self.prompt),
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn manifests_are_filled_in_and_fit_together() {
         for version in [FIRST, SECOND, THIRD, FOURTH] {
-            let objects = version.color(Color::Blue, Some(3)).unwrap();
+            let objects = version.color(Color::Blue, "dev", Some(3)).unwrap();
             let kinds: Vec<_> = objects.iter().map(|object| object.resource.plural.as_str()).collect();
             assert_eq!(kinds, ["configmaps", "deployments", "services"]);
             let text = serde_json::to_string(&objects[1].object).unwrap();
@@ -176,7 +178,7 @@ mod tests {
             assert!(text.contains(objects[0].object.metadata.name.as_deref().unwrap()), "{text}");
             assert!(text.contains(r#""replicas":3"#), "{text}");
         }
-        assert!(!format!("{:?}", SECOND.color(Color::Green, None).unwrap()).contains("replicas"));
+        assert!(!format!("{:?}", SECOND.color(Color::Green, "dev", None).unwrap()).contains("replicas"));
         assert_eq!(ingress().unwrap()[0].object.metadata.name.as_deref(), Some(NAME));
     }
 

@@ -46,6 +46,7 @@ pub struct Teller<'a> {
     pub clock: Clock,
     pub follower: &'a mut Follower,
     pub url: &'a str,
+    pub tag: &'a str,
     pub rate: f64,
 }
 
@@ -83,8 +84,8 @@ impl Teller<'_> {
     /// Blue serves, and nothing else happens.
     async fn set_the_stage(&mut self) -> Result<(), String> {
         self.clock.say(&format!("blue serves {}", FIRST.pair()));
-        let blue = FIRST.color(Color::Blue, Some(REPLICAS))?;
-        let green = SECOND.color(Color::Green, Some(0))?;
+        let blue = FIRST.color(Color::Blue, self.tag, Some(REPLICAS))?;
+        let green = SECOND.color(Color::Green, self.tag, Some(0))?;
         for objects in [blue, green, manifests::ingress()?] {
             apply(self.client, &objects).await?;
         }
@@ -155,7 +156,7 @@ impl Teller<'_> {
             version.prompt
         );
         note(&text);
-        apply(client, &version.color(color, None)?).await?;
+        apply(client, &version.color(color, self.tag, None)?).await?;
         let what = format!("the new Pod template of {color} is observed");
         until_deployment(client, color, (PODS, &what), observed).await?;
         let began = Instant::now();
