@@ -84,15 +84,27 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
     judged
 }
 
-/// The other color's counts of the stage that ends, to compare with once it has no traffic.
-pub fn baseline(attempt: &Attempt) -> Vec<Evidence> {
-    attempt.evidence.iter().filter(|evidence| evidence.color == attempt.from).cloned().collect()
+/// The other color's counts of the stage that ends, to compare with once it has no traffic. All that was judged, not only
+/// what is settled: nothing is ever added to it, so a count that is still short of what a gate needs would hold for ever.
+pub fn baseline(scene: Scene<'_>, attempt: &Attempt, window: &Window<'_>) -> Vec<Evidence> {
+    let key = window.key(scene.rollout, attempt);
+    let judged = |gate: &str| {
+        let reading = scene.seen.readings.get(gate).filter(|reading| reading.key == key)?;
+        match &reading.answer {
+            Answer::Counted { baseline: Some(other), .. } => Some(record(gate, attempt.from, other, &other.now)),
+            _ => None,
+        }
+    };
+    let recorded = attempt.evidence.iter().filter(|evidence| evidence.color == attempt.from);
+    recorded.map(|evidence| judged(&evidence.gate).unwrap_or_else(|| evidence.clone())).collect()
 }
 
 fn judge(draft: &Draft, attempt: &Attempt, window: &Window<'_>, gate: &Gate, reading: Option<&Reading>) -> GateStatus {
     let past = draft.stored.gates.iter().find(|past| past.name == gate.name);
     let breached = past.and_then(|past| past.breached_at.clone());
+    // Too few to compare with will stay too few.
     let kept = attempt.baseline.iter().find(|evidence| evidence.gate == gate.name).map(counts);
+    let kept = kept.filter(|kept| kept.total >= gate.min_samples);
     let evidence = match reading {
         None => gate::Evidence::None,
         Some(reading) => gate::Evidence::Answer {
@@ -172,18 +184,22 @@ fn fill(rollout: &Rollout, text: &str, color: Color) -> String {
 
 fn on_record(attempt: &Attempt, gate: &str, reading: &Reading) -> Vec<Evidence> {
     let Answer::Counted { candidate, baseline } = &reading.answer else { return Vec::new() };
-    let one = |color, counted: &Counted| Evidence {
+    let mut records = vec![record(gate, attempt.to, candidate, &candidate.settled)];
+    records.extend(baseline.as_ref().map(|other| record(gate, attempt.from, other, &other.settled)));
+    records
+}
+
+fn record(gate: &str, color: Color, counted: &Counted, counts: &Counts) -> Evidence {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    Evidence {
         gate: gate.to_owned(),
         color,
         through: time::floor(counted.through),
-        total: i64::try_from(counted.settled.total).unwrap_or(i64::MAX),
-        bad: i64::try_from(counted.settled.bad).unwrap_or(i64::MAX),
-        bounds: counted.settled.bounds.clone(),
-        counts: counted.settled.at_most.iter().map(|count| i64::try_from(*count).unwrap_or(i64::MAX)).collect(),
-    };
-    let mut records = vec![one(attempt.to, candidate)];
-    records.extend(baseline.as_ref().map(|counted| one(attempt.from, counted)));
-    records
+        total: number(counts.total),
+        bad: number(counts.bad),
+        bounds: counts.bounds.clone(),
+        counts: counts.at_most.iter().map(|count| number(*count)).collect(),
+    }
 }
 
 fn counts(evidence: &Evidence) -> Counts {

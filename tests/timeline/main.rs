@@ -163,6 +163,33 @@ fn too_few_samples_hold_and_say_how_many_are_missing() {
 }
 
 #[test]
+fn the_last_stage_compares_with_all_that_was_counted_of_the_other_color() {
+    let mut world = world();
+    world.edit(|object| {
+        object.spec.stages.drain(..2);
+        object.spec.stages.remove(1);
+    });
+    // just enough for a verdict, but half of it is not settled when the stage ends
+    world.rate = 4.0;
+    world.unsettled = 60;
+    world.run_to("the last stage", in_stage(100));
+    world.run(120);
+    assert_eq!(world.phase(), Phase::Buffering, "{}", world.message());
+}
+
+#[test]
+fn a_comparison_that_can_never_be_had_does_not_hold_for_ever() {
+    let mut world = world();
+    world.run_to("75 %", in_stage(75));
+    world.run(60);
+    world.edit(|object| object.spec.stages[3].hold = "1s".into());
+    world.run_to("the last stage", in_stage(100));
+    let kept = world.attempt().baseline[0].total;
+    world.edit(|object| object.spec.gates[0].min_samples = Some(kept + 1));
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
 fn a_target_that_is_never_ready_ends_the_attempt_and_no_traffic_moves() {
     let mut world = world();
     world.never_ready = true;

@@ -25,6 +25,8 @@ pub struct World {
     pub seen: Observed,
     pub now: Timestamp,
     pub rate: f64,
+    /// Requests that the newest samples count and that are not settled yet.
+    pub unsettled: u64,
     pub behavior: ByColor<Behavior>,
     pub metrics_up: bool,
     pub load_time: Duration,
@@ -90,6 +92,7 @@ impl World {
             seen,
             now: at(0),
             rate: 50.0,
+            unsettled: 0,
             behavior: ByColor { blue: healthy, green: healthy },
             metrics_up: true,
             load_time: Duration::from_secs(20),
@@ -417,7 +420,12 @@ impl World {
             let (green, blue) = totals.entry(query.gate.clone()).or_default();
             count(green, self.rate * elapsed * share, self.behavior.green);
             count(blue, self.rate * elapsed * (1.0 - share), self.behavior.blue);
-            let counted = |counts: &Counts| Counted { now: counts.clone(), settled: counts.clone(), through: self.now };
+            let counted = |counts: &Counts| {
+                let mut settled = counts.clone();
+                settled.total = settled.total.saturating_sub(self.unsettled);
+                settled.at_most.iter_mut().for_each(|count| *count = (*count).min(settled.total));
+                Counted { now: counts.clone(), settled, through: self.now }
+            };
             let answer = match &query.ask {
                 Ask::ErrorRate { baseline, .. } => {
                     Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) }

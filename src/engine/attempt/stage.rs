@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{bound, capacity, judge, keep_canary, promote};
+use super::{bound, capacity, judge, keep_canary, promote, window};
 use crate::api::Attempt;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::acts;
@@ -23,8 +23,11 @@ pub fn current<'a>(rollout: &'a Rollout, attempt: &Attempt) -> Option<&'a Stage>
 /// Starts the stage at `index`: intent and clock first, then the write of the share.
 pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, index: usize) {
     let Some(stage) = scene.rollout.stages.get(index) else { return };
-    if attempt.step == Step::Stage && attempt.weight_intended < 100 {
-        attempt.baseline = judging::baseline(attempt);
+    if attempt.step == Step::Stage
+        && attempt.weight_intended < 100
+        && let Some(ending) = window(scene, attempt)
+    {
+        attempt.baseline = judging::baseline(scene, attempt, &ending);
     }
     attempt.step = Step::Stage;
     attempt.stage_index = i32::try_from(index).unwrap_or(i32::MAX);
