@@ -60,7 +60,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
         let status = judge(draft, attempt, window, gate, reading);
         match status.verdict {
             Verdict::Fail if judged.failed.is_none() => {
-                judged.failed = Some((gate.name.clone(), status.message.clone()))
+                judged.failed = Some((gate.name.clone(), status.message.clone()));
             }
             Verdict::Hold if judged.waiting.is_none() => {
                 judged.waiting = Some((gate.name.clone(), reason_of(&status), status.message.clone()));

@@ -167,7 +167,7 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
     let mut set = |kind, bound: binding::Bound| match bound {
         Ok((reason @ (Reason::NotDeclared | Reason::NoPrompt), message)) => {
-            out.set(kind, Truth::Unknown, reason, message)
+            out.set(kind, Truth::Unknown, reason, message);
         }
         Ok((reason, message)) => out.set(kind, Truth::True, reason, message),
         Err((Reason::Unreadable, message)) => out.set(kind, Truth::Unknown, Reason::Unreadable, message),
@@ -231,7 +231,7 @@ fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
             );
         }
         None => {
-            out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back")
+            out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back");
         }
     }
 }

@@ -83,7 +83,7 @@ pub async fn create(client: &Client, namespace: &str, object: &Value) {
     created.unwrap_or_else(|error| panic!("{}: {error}", object["metadata"]["name"]));
 }
 
-/// The rights of the chart in its namespaced mode: its ServiceAccount, Roles and RoleBindings. Gives the name of the account.
+/// The rights of the chart in its namespaced mode: its `ServiceAccount`, Roles and bindings. Gives the account's name.
 pub async fn grant(client: &Client, namespace: &str) -> String {
     let chart = root().join("charts/modelrollout");
     let watch = format!("watchNamespaces={{{namespace}}}");

@@ -110,7 +110,7 @@ fn line(object: &ModelRollout) -> String {
     let gates: Vec<_> = status.gates.iter().map(|gate| format!("{} {}", gate.name, gate.reason)).collect();
     format!(
         "{} {} [{}] active {} | {}",
-        word(status.phase.map(|phase| phase.as_str())),
+        word(status.phase.map(modelrollout::api::reasons::Phase::as_str)),
         attempt.unwrap_or_default(),
         gates.join(", "),
         status.active_color.map(|color| color.to_string()).unwrap_or_default(),

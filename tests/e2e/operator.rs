@@ -82,11 +82,6 @@ impl Launcher {
 }
 
 impl Operator {
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id().expect("it runs")
-    }
-
     /// SIGKILL: it has no chance to do anything.
     pub async fn kill(&mut self) {
         self.child.kill().await.unwrap();

@@ -18,7 +18,8 @@ fn held() -> Setup {
 
 /// Waits for the reason of `Preflight`, and asserts that the operator has written nothing but the status.
 async fn refused_without_a_write(it: &Scenario, reason: &str) {
-    let wanted = |status: &ModelRolloutStatus| condition(status, "Preflight") == ("False".to_owned(), reason.to_owned());
+    let wanted =
+        |status: &ModelRolloutStatus| condition(status, "Preflight") == ("False".to_owned(), reason.to_owned());
     let status = it.until(reason, SHORT, |object| status_if(object, wanted)).await;
     assert_eq!(status.phase, Some(Phase::Invalid));
     assert!(status.summary.message.len() > 20, "a sentence that says what to do: {}", status.summary.message);
@@ -77,7 +78,8 @@ async fn of_two_rollouts_on_one_ingress_the_older_goes_on() {
         spec["target"] = json!("green");
         create(&it.client, &it.namespace, &rollout("second", &spec)).await;
         let second = crate::history::Rollouts::follow(it.api(), "second");
-        let refused = |status: &ModelRolloutStatus| condition(status, "Preflight") == ("False".into(), "Conflict".into());
+        let refused =
+            |status: &ModelRolloutStatus| condition(status, "Preflight") == ("False".into(), "Conflict".into());
         let status = second.until("Conflict", SHORT, |object| status_if(object, refused)).await;
         assert!(status.summary.message.contains(NAME), "{}", status.summary.message);
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -114,7 +116,9 @@ async fn a_prompt_that_is_edited_in_a_stage_ends_the_attempt_and_starts_a_new_on
         it.create_rollout().await;
         let before = it.stage(50).await.attempt.unwrap();
         it.edit_prompt("green", "You answer at length.").await;
-        let again = |status: &ModelRolloutStatus| in_stage(50)(status) && status.attempt.as_ref().is_some_and(|attempt| attempt.id == 2);
+        let again = |status: &ModelRolloutStatus| {
+            in_stage(50)(status) && status.attempt.as_ref().is_some_and(|attempt| attempt.id == 2)
+        };
         let status = it.until("a second attempt", LONG, |object| status_if(object, again)).await;
         assert_ne!(status.attempt.unwrap().revision, before.revision);
         assert_eq!(status.history[0].cause, Some(Cause::RevisionChanged));
@@ -135,6 +139,8 @@ async fn a_canary_that_is_changed_or_deleted_by_hand_is_put_back() {
     scenario("canary", held(), async |it| {
         it.create_rollout().await;
         it.stage(50).await;
+        let counted = |status: &ModelRolloutStatus| status.gates.iter().any(|gate| gate.samples.unwrap_or(0) > 0);
+        it.until("requests of the stage", LONG, |object| status_if(object, counted)).await;
         let key = modelrollout::api::names::NGINX_CANARY_WEIGHT;
         let is = |weight: &'static str| {
             move |all: &std::collections::BTreeMap<String, crate::history::IngressState>| {

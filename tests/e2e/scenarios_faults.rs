@@ -8,7 +8,9 @@ use modelrollout::api::{ModelRollout, ModelRolloutStatus};
 use serde_json::json;
 
 use crate::cluster::{PROMETHEUS_URL, variable};
-use crate::harness::{LONG, SHORT, Scenario, at_step, condition, eventually, in_stage, measured, scenario, scenario_with, status_if};
+use crate::harness::{
+    LONG, SHORT, Scenario, at_step, condition, eventually, in_stage, measured, scenario, scenario_with, status_if,
+};
 use crate::manifests::Setup;
 use crate::proxy::Proxy;
 
@@ -49,7 +51,8 @@ async fn an_operator_that_is_killed_in_every_step_goes_on_where_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
 async fn an_operator_that_is_killed_while_it_goes_back_leaves_all_traffic_on_blue() {
-    let setup = Setup::default().with("/stages", json!([{ "weight": 50, "hold": "5m" }, { "weight": 100, "hold": "2s" }]));
+    let setup =
+        Setup::default().with("/stages", json!([{ "weight": 50, "hold": "5m" }, { "weight": 100, "hold": "2s" }]));
     scenario("killed-back", setup, async |it| {
         it.create_rollout().await;
         for (number, wait) in [(1, 0), (2, 15), (3, 60)] {
@@ -119,6 +122,10 @@ async fn a_standby_goes_on_within_seconds_of_a_crash_and_at_once_after_sigterm()
 
         let third = it.launcher.start("operator-3");
         it.stage(100).await;
+        // on a busy machine the API server itself is slow: what the hand-over takes beyond that is the operator's own
+        let asked = Instant::now();
+        it.annotate("e2e/touched", "once").await;
+        let one_write = asked.elapsed();
         standby.terminate();
         let told = Instant::now();
         it.held_by("operator-3").await;
@@ -128,7 +135,7 @@ async fn a_standby_goes_on_within_seconds_of_a_crash_and_at_once_after_sigterm()
         measured(&format!("standby: SIGTERM to the end of the process: {} ms", told.elapsed().as_millis()));
         it.operator = Some(third);
         it.promoted().await;
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(1) + 5 * one_write, "{took:?}, one write takes {one_write:?}");
     })
     .await;
 }
@@ -143,7 +150,9 @@ async fn a_prometheus_that_is_down_holds_a_stage_and_nothing_else() {
         it.create_rollout().await;
         let before = it.stage(50).await;
         proxy.close().await;
-        let failed = |status: &ModelRolloutStatus| condition(status, "Progressing").1 == "QueryFailed" && status.phase == Some(Phase::Holding);
+        let failed = |status: &ModelRolloutStatus| {
+            condition(status, "Progressing").1 == "QueryFailed" && status.phase == Some(Phase::Holding)
+        };
         let held = it.until("Holding/QueryFailed", LONG, |object| status_if(object, failed)).await;
         assert!(in_stage(50)(&held));
         // held means held: well beyond the hold of the stage

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::networking::v1::Ingress;
-use kube::api::{Patch, PatchParams};
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use modelrollout::api::ModelRollout;
 use modelrollout::api::reasons::{Phase, Reason};
 use serde_json::json;
@@ -47,7 +47,9 @@ async fn an_approval_is_waited_for_and_a_stale_one_only_tells_the_right_command(
         it.annotate("modelrollout.dev/approve", "1/1").await;
         let ignored = it.event(Reason::ActIgnored.as_str()).await;
         assert!(ignored.contains("modelrollout.dev/approve=1/2"), "the right command: {ignored}");
-        let removed = |object: &ModelRollout| object.metadata.annotations.as_ref().is_none_or(|all| all.is_empty());
+        let removed = |object: &ModelRollout| {
+            object.metadata.annotations.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
+        };
         it.until("the act is removed", SHORT, |object| removed(object).then_some(())).await;
         // whatever a stale approval could set off would be there by now
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -64,12 +66,15 @@ async fn an_approval_is_waited_for_and_a_stale_one_only_tells_the_right_command(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
 async fn events_and_kubectl_tell_the_story_of_a_promotion() {
-    let setup = Setup::default().with("/stages", json!([{ "weight": 50, "hold": "1s" }, { "weight": 100, "hold": "1s" }]));
+    let setup =
+        Setup::default().with("/stages", json!([{ "weight": 50, "hold": "1s" }, { "weight": 100, "hold": "1s" }]));
     scenario("story", setup.with("/gates", json!([])), async |it| {
         it.create_rollout().await;
         it.stage(50).await;
         let table = kubectl(&it.namespace, &["get", "mr", "-o", "wide"]);
-        for text in ["ACTIVE", "blue", "green", "Progressing", "1/2", "llama@1", "v7", "llama@2", "v8", "50 % for at least 1s"] {
+        for text in
+            ["ACTIVE", "blue", "green", "Progressing", "1/2", "llama@1", "v7", "llama@2", "v8", "50 % for at least 1s"]
+        {
             assert!(table.contains(text), "{text} in\n{table}");
         }
         it.promoted().await;
@@ -84,7 +89,13 @@ async fn events_and_kubectl_tell_the_story_of_a_promotion() {
             assert!(table.contains(text), "{text} in\n{table}");
         }
         let described = kubectl(&it.namespace, &["describe", "mr", NAME]);
-        for text in ["green carries all traffic, as spec.target wants", "AttemptStarted", "StageStarted", "Promoted", "Completed"] {
+        for text in [
+            "green carries all traffic, as spec.target wants",
+            "AttemptStarted",
+            "StageStarted",
+            "Promoted",
+            "Completed",
+        ] {
             assert!(described.contains(text), "{text} in\n{described}");
         }
     })
@@ -129,7 +140,9 @@ async fn somebody_else_with_a_canary_of_that_name_is_left_alone() {
         let foreign = crate::manifests::ingress("bot-canary", &it.host, "bot-blue");
         crate::cluster::create(&it.client, &it.namespace, &foreign).await;
         it.create_rollout().await;
-        let invalid = |object: &ModelRollout| status_if(object, |status| crate::harness::condition(status, "Preflight").1 == "NameTaken");
+        let invalid = |object: &ModelRollout| {
+            status_if(object, |status| crate::harness::condition(status, "Preflight").1 == "NameTaken")
+        };
         it.until("NameTaken", SHORT, invalid).await;
         eventually("it is untouched", SHORT, async || {
             let managers = it.ingresses.now().get("bot-canary").map(|state| state.managers.clone()).unwrap_or_default();

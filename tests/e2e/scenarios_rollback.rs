@@ -44,13 +44,18 @@ async fn errors_of_the_target_send_traffic_back() {
         let report = it.load.as_ref().unwrap().snapshot();
         assert!(report.injected > 0, "green did fail");
         let hit = report.injected as f64 / report.total as f64 * 100.0;
-        measured(&format!("errors: {} of {} requests ({hit:.1} %) met an error of green before traffic was back", report.injected, report.total));
+        measured(&format!(
+            "errors: {} of {} requests ({hit:.1} %) met an error of green before traffic was back",
+            report.injected, report.total
+        ));
         let after = |object: &ModelRollout| status_if(object, |status| status.phase == Some(Phase::RolledBack));
         it.until("nothing starts again by itself", SHORT, after).await;
         assert_eq!(status.attempt.unwrap().id, 1);
-        eventually("green is back to no Pods when its streams had time", SHORT, async || match it.replicas("bot-green").await {
-            0 => Ok(()),
-            count => Err(format!("{count} replicas")),
+        eventually("green is back to no Pods when its streams had time", SHORT, async || {
+            match it.replicas("bot-green").await {
+                0 => Ok(()),
+                count => Err(format!("{count} replicas")),
+            }
         })
         .await;
     })
@@ -106,7 +111,9 @@ async fn the_act_rollback_in_the_buffer_switches_back() {
         in_the_buffer(it).await;
         it.annotate("modelrollout.dev/rollback", "complaints").await;
         let asked = Instant::now();
-        it.ingresses.until("the switch back", SHORT, |all| all.get("bot").is_some_and(|main| main.services == ["bot-blue"])).await;
+        it.ingresses
+            .until("the switch back", SHORT, |all| all.get("bot").is_some_and(|main| main.services == ["bot-blue"]))
+            .await;
         measured(&format!("act-buffer: act to backend switched: {} ms", asked.elapsed().as_millis()));
         let status = it.rolled_back().await;
         assert_eq!((cause(&status), status.summary.model.as_str()), (Some(Cause::RollbackRequested), "llama@1"));
@@ -147,7 +154,8 @@ async fn a_target_that_is_never_ready_ends_the_attempt_and_nothing_moves() {
         let history = it.ingresses.history();
         assert!(!history.iter().any(|line| line.contains("canary") || line.contains("anchor")), "{history:?}");
         let now = it.ingress().await;
-        let managers: Vec<_> = now.metadata.managed_fields.iter().flatten().filter_map(|field| field.manager.as_deref()).collect();
+        let managers: Vec<_> =
+            now.metadata.managed_fields.iter().flatten().filter_map(|field| field.manager.as_deref()).collect();
         assert!(now.spec == before && !managers.contains(&"modelrollout.dev/traffic"), "{managers:?}");
         eventually("green is back to no Pods", SHORT, async || match it.replicas("bot-green").await {
             0 => Ok(()),
@@ -189,7 +197,10 @@ async fn a_target_that_loses_all_of_its_pods_is_left_at_once() {
         // The ingress controller hears of the last endpoint that goes and of the deleted canary at about the same time.
         // Between the two it has a Service without endpoints: nobody but the one who scales to zero can prevent that.
         it.may_fail = 30;
-        it.until("the attempt ends", LONG, |object| status_if(object, |status| status.phase == Some(Phase::RolledBack))).await;
+        it.until("the attempt ends", LONG, |object| {
+            status_if(object, |status| status.phase == Some(Phase::RolledBack))
+        })
+        .await;
         measured(&format!("all-pods-lost: scaled to zero to rolled back: {} ms", lost.elapsed().as_millis()));
         let status = it.rolled_back().await;
         assert_eq!(cause(&status), Some(Cause::ReadinessLost));
