@@ -163,6 +163,7 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let open = draft.open_attempt();
     // Prompts are looked at while a rollout is wanted; at rest nothing is watched for them.
     let wanted = open.is_some() || draft.need.prompts;
+    let at_rest = open.is_none();
     let color = open.map_or(scene.rollout.target, |attempt| attempt.to);
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
     let mut set = |kind, bound: binding::Bound| match bound {
@@ -170,6 +171,8 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
             out.set(kind, Truth::Unknown, reason, message);
         }
         Ok((reason, message)) => out.set(kind, Truth::True, reason, message),
+        // at rest nothing hangs on it: a watch that has just begun is no news
+        Err((Reason::Unreadable, _)) if at_rest => out.keep(kind),
         Err((Reason::Unreadable, message)) => out.set(kind, Truth::Unknown, Reason::Unreadable, message),
         Err((reason, message)) => out.set(kind, Truth::False, reason, message),
     };

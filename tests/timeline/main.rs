@@ -114,7 +114,7 @@ fn one_rollback_takes_at_most_five_writes() {
     let before = world.log.len();
     world.behavior.green.slow_share = 0.5;
     world.edit(|object| {
-        object.spec.gates[1].latency.as_mut().expect("latency").max = Some(modelrollout::api::LatencyText("1s".into()))
+        object.spec.gates[1].latency.as_mut().expect("latency").max = Some(modelrollout::api::LatencyText("1s".into()));
     });
     world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
     world.run(3600);
@@ -326,9 +326,9 @@ fn target_turned_back_before_promotion_and_in_the_buffer() {
     for stop in ["stage", "buffer"] {
         let mut world = world();
         if stop == "stage" {
-            world.run_to("50 %", in_stage(50))
+            world.run_to("50 %", in_stage(50));
         } else {
-            world.run_to("the buffer", buffering)
+            world.run_to("the buffer", buffering);
         }
         world.edit(|object| object.spec.target = Color::Blue);
         world.settle();
@@ -441,6 +441,20 @@ fn what_cannot_be_read_is_no_finding() {
     world.seen.colors.green.pods = Lookup::Unreadable("watch lost".into());
     world.run(3600);
     assert_eq!(world.green_share(), 25, "held: neither raised nor sent back");
+}
+
+#[test]
+fn what_was_rolled_back_stays_that_while_the_prompt_is_not_read_yet() {
+    let mut world = world();
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(600);
+    let (writes, prompt) = (world.writes, world.seen.colors.green.prompt.clone());
+    world.seen.colors.green.prompt = Lookup::Unreadable("not synced yet".into());
+    world.run(10);
+    world.seen.colors.green.prompt = prompt;
+    world.run(10);
+    assert_eq!((world.phase(), world.writes), (Phase::RolledBack, writes), "{:?}", world.log);
 }
 
 #[test]
