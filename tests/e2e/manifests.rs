@@ -151,9 +151,9 @@ pub fn service(color: &str) -> Value {
 
 /// The Ingress `name`, which names `service`.
 ///
-/// Request bodies are buffered, which is the default of ingress-nginx but not of Traefik. Without it Traefik (as every Go
-/// reverse proxy, golang/go#40747) now and then cuts an answer that begins before it has noticed the end of the request:
-/// on a busy machine one stream in some hundreds, with or without a rollout.
+/// Request bodies are buffered, which is the default of ingress-nginx but not of Traefik. Without it Traefik 3.7 on a busy
+/// machine cuts one stream in some hundreds, with or without a rollout ("`ReverseProxy` read error during body copy: use of
+/// closed network connection"; it looks like golang/go#40747, an answer that begins before the request was read to its end).
 pub fn ingress(name: &str, host: &str, service: &str) -> Value {
     let backend = json!({ "service": { "name": service, "port": { "name": "http" } } });
     json!({
