@@ -1,15 +1,14 @@
 //! What the demo does to the cluster, as `kubectl` would, and what it asks it.
 
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use modelrollout::api::{Color, ModelRollout};
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::manifests::{NAME, NAMESPACE, Object};
@@ -20,21 +19,12 @@ const MANAGER: &str = "kubectl";
 /// `kubectl apply --server-side`
 pub async fn apply(client: &Client, objects: &[Object]) -> Result<(), String> {
     for Object { resource, object } in objects {
-        let api: Api<kube::api::DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, resource);
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, resource);
         let name = object.metadata.name.clone().unwrap_or_default();
         api.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object))
             .await
-            .map_err(|error| format!("{} {name} cannot be applied: {error}", resource.kind))?;
+            .map_err(|error| failed(&format!("{} {name} cannot be applied", resource.kind), error))?;
     }
-    Ok(())
-}
-
-/// `kubectl patch modelrollout support-bot --type merge --patch '{"spec":{"target":"…"}}'`
-pub async fn set_target(client: &Client, target: Color) -> Result<(), String> {
-    let api: Api<ModelRollout> = Api::namespaced(client.clone(), NAMESPACE);
-    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = json!({ "spec": { "target": target } });
-    api.patch(NAME, &params, &Patch::Merge(patch)).await.map_err(|error| failed("spec.target cannot be set", error))?;
     Ok(())
 }
 
@@ -97,7 +87,7 @@ pub async fn describe(client: &Client, rollout: Option<&ModelRollout>) -> String
     match api.list(&ListParams::default()).await {
         Ok(list) => {
             let mut events: Vec<_> = list.items.into_iter().filter(worth_showing).collect();
-            events.sort_by_key(|event| event.event_time.clone().map(|time| time.0));
+            events.sort_by_key(time);
             lines.extend(events.iter().map(line));
         }
         Err(error) => lines.push(format!("  they cannot be read: {error}")),
@@ -111,14 +101,24 @@ fn worth_showing(event: &Event) -> bool {
     about == Some("ModelRollout") || event.type_.as_deref() == Some("Warning")
 }
 
+/// When it was made; those of other components have only an old field for it.
+fn time(event: &Event) -> Option<Timestamp> {
+    let made = event.event_time.as_ref().map(|time| time.0);
+    made.or_else(|| event.deprecated_last_timestamp.as_ref().map(|time| time.0))
+}
+
 fn line(event: &Event) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let about = event.regarding.clone().unwrap_or_default();
-    let time = event.event_time.as_ref().map(|time| time.0.to_string()).unwrap_or_default();
+    let time = time(event).map(|time| time.to_string()).unwrap_or_default();
     let (kind, name) = (text(&about.kind), text(&about.name));
     format!("  {time} {} {kind}/{name} {}: {}", text(&event.type_), text(&event.reason), text(&event.note))
 }
 
-fn failed(what: &str, error: impl Display) -> String {
-    format!("{what}: {error}")
+/// What the API server said, without the rest of its answer.
+fn failed(what: &str, error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{what}: {}", status.message),
+        other => format!("{what}: {other}"),
+    }
 }

@@ -125,6 +125,6 @@ fn label(rollout: &ModelRollout) -> String {
             Step::Buffering => "buffer".to_owned(),
             Step::RollingBack => "rolling back".to_owned(),
         },
-        _ => status.phase.map_or("new", Phase::as_str).to_owned(),
+        _ => status.phase.map_or("new", Phase::as_str).to_lowercase(),
     }
 }

@@ -9,7 +9,7 @@ use modelrollout::api::{Color, HistoryEntry, ModelRollout};
 use modelrollout_load::{Load, LoadConfig, LoadHandle, Report};
 use tokio::time::{interval, sleep};
 
-use crate::cluster::{self, apply, observed, ready, until_deployment, wanted};
+use crate::cluster::{apply, observed, ready, until_deployment, wanted};
 use crate::follow::{Follower, Span};
 use crate::manifests::{self, FIRST, FOURTH, HOST, SECOND, THIRD, Version};
 use crate::table::{Clock, heading, note};
@@ -68,8 +68,8 @@ impl Teller<'_> {
         load.expect_pair(THIRD.pair());
         chapters.push(self.chapter(&load, THIRD, Color::Blue, [&THIRD, &SECOND]).await?);
         sleep(Duration::from_secs(4)).await;
-        self.clock.say("the failure was seen: kubectl patch modelrollout support-bot, spec.target: green");
-        cluster::set_target(self.client, Color::Green).await?;
+        self.clock.say("the failure was seen: kubectl apply with spec.target: green");
+        apply(self.client, &manifests::rollout(&THIRD, &SECOND, Color::Green)?).await?;
         self.follower.until(PODS, "the rollout is stable again", |it| phase(it) == Some(Phase::Stable)).await?;
 
         self.clock.say("(3) another version, on blue, answers three requests in ten 3 s late:");

@@ -52,16 +52,13 @@ fn print_chapter(number: u32, chapter: &Chapter, report: &Report) {
     println!("    {}", phases(chapter).join(", "));
     let Some(damage) = damage(chapter, report) else { return };
     println!("    {}", history.message.clone().unwrap_or_default());
-    println!(
-        "    from the first bad answer to traffic back: {:.1} s; users got {} answers of this version, {}",
-        damage.seconds(),
-        damage.answers,
-        if version.fail_percent > 0 {
-            format!("{} of them injected errors", report.injected)
-        } else {
-            "none of them an error".to_owned()
-        }
-    );
+    let (bad, errors) = if version.fail_percent > 0 {
+        ("error", format!("{} of them injected errors", report.injected))
+    } else {
+        ("answer over 2.5 s", "none of them an error".to_owned())
+    };
+    let (seconds, answers) = (damage.seconds(), damage.answers);
+    println!("    from the first {bad} to traffic back: {seconds:.1} s; this version gave {answers} answers, {errors}");
 }
 
 /// Each phase and how long it took; the last one is where it ended.
@@ -137,6 +134,13 @@ fn problems(story: &Story, rate: f64) -> Vec<String> {
     must(report.mismatched_pairs == 0, format!("{} answers had the wrong model or prompt", report.mismatched_pairs));
     let real = report.total as f64 * 1000.0 / report.elapsed_ms.max(1) as f64;
     must(real > rate / 2.0, format!("only {real:.0} requests a second were sent instead of {rate}"));
+    if let (Some(old), Some(promotion)) = (of(report, &FIRST), story.chapters.first()) {
+        let late = seconds(promotion.ended, old.last_sent.at);
+        must(
+            late <= 0.0,
+            format!("{} still got requests {late:.1} s after its Pods were scaled to zero", FIRST.pair()),
+        );
+    }
     for chapter in &story.chapters {
         let pair = chapter.version.pair();
         let Some(seen) = of(report, &chapter.version) else {

@@ -83,8 +83,8 @@ mod tests {
     fn columns_stand_below_their_names() {
         let heading = heading();
         let line =
-            align(&["support-bot", "blue", "green", "Progressing", "1/5", "5", "", "m@1", "v7"].map(str::to_owned));
-        for (name, cell) in [("PHASE", "Progressing"), ("WEIGHT", "5 "), ("MODEL", "m@1"), ("PROMPT", "v7")] {
+            align(&["support-bot", "blue", "green", "Progressing", "1/5", "57", "", "m@1", "v7"].map(str::to_owned));
+        for (name, cell) in [("PHASE", "Progressing"), ("WEIGHT", "57 "), ("MODEL", "m@1"), ("PROMPT", "v7")] {
             assert_eq!(heading.find(name), line.find(cell), "{heading}\n{line}");
         }
     }
