@@ -10,8 +10,10 @@ pub struct Request {
     pub verb: String,
     pub user: User,
     pub object_ref: Option<Object>,
-    pub request_received_timestamp: Timestamp,
-    pub stage_timestamp: Timestamp,
+    #[serde(rename = "requestReceivedTimestamp")]
+    pub received: Timestamp,
+    #[serde(rename = "stageTimestamp")]
+    pub at: Timestamp,
     pub stage: String,
     pub response_status: Option<Response>,
 }
@@ -82,9 +84,9 @@ pub fn read(file: &str, namespace: &str, from: Timestamp, to: Timestamp) -> Vec<
         .filter(|request| request.stage == "ResponseComplete" || request.verb == "watch")
         .filter(|request| request.object().namespace == namespace)
         .filter(|request| request.response_status.as_ref().is_some_and(|response| response.code < 300))
-        .filter(|request| request.stage_timestamp >= from && request.stage_timestamp <= to)
+        .filter(|request| request.at >= from && request.at <= to)
         .collect();
-    requests.sort_by_key(|request| request.stage_timestamp);
+    requests.sort_by_key(|request| request.at);
     requests
 }
 

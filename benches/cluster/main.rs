@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use harness::{SHORT, Scenario, eventually, measured, scenario};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use manifests::Setup;
 use modelrollout::api::reasons::Phase;
@@ -101,15 +101,14 @@ async fn raise() {
         let created = all.iter().enumerate().filter(|(_, request)| request.is("create", "ingresses", "bot-canary"));
         let took = created.filter_map(|(at, created)| {
             let intent = all[..at].iter().rposition(|request| request.is("update", "modelrollouts/status", "bot"))?;
-            let intent_at = all[intent].request_received_timestamp;
+            let intent_at = all[intent].received;
             let makes_ready = |request: &audit::Request| {
                 request.is("update", "deployments/status", "bot-green")
                     || request.is("update", "endpointslices", "")
                     || request.is("patch", "pods/status", "")
             };
-            let ready =
-                all.iter().rev().find(|request| makes_ready(request) && request.stage_timestamp <= intent_at)?;
-            Some(created.stage_timestamp.duration_since(ready.stage_timestamp).as_secs_f64())
+            let ready = all.iter().rev().find(|request| makes_ready(request) && request.at <= intent_at)?;
+            Some(created.at.duration_since(ready.at).as_secs_f64())
         });
         show("target ready → weight written", took.collect());
     })
@@ -157,12 +156,8 @@ async fn breach() {
             let all = audit::read(&log(), &s.namespace, start, Timestamp::now());
             let deleted =
                 all.iter().find(|request| request.is("delete", "ingresses", "bot-canary")).expect("the delete");
-            took.push(deleted.stage_timestamp.duration_since(visible).as_secs_f64());
-            let after = all
-                .iter()
-                .filter(|request| request.stage_timestamp >= deleted.stage_timestamp)
-                .cloned()
-                .collect::<Vec<_>>();
+            took.push(deleted.at.duration_since(visible).as_secs_f64());
+            let after = all.iter().filter(|request| request.at >= deleted.at).cloned().collect::<Vec<_>>();
             writes.push(
                 audit::of_operator(&after, &s.namespace)
                     .iter()

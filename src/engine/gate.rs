@@ -363,6 +363,7 @@ mod tests {
         Rule::ErrorRate { bad: String::new(), total: String::new(), max, max_increase }
     }
 
+    #[allow(clippy::needless_pass_by_value)] // reads better in the tables below
     fn verdict(counts: Counts, baseline: Option<Counts>, gate: &Gate) -> (Verdict, Reason) {
         let answer = counted(counts);
         let judged = judge(&Evidence::Answer { answer: &answer, baseline: baseline.as_ref(), repeated: false }, gate);

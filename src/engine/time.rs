@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_the_gateway_api_writes_them() {
-        assert_eq!(parse("1h30m"), Some(Duration::from_secs(5400)));
+        assert_eq!(parse("1h30m"), Some(Duration::from_mins(90)));
         assert_eq!(parse("250ms"), Some(Duration::from_millis(250)));
         assert_eq!(parse("1h1m1s1ms"), Some(Duration::from_millis(3_661_001)));
         for bad in ["", "5", "m", "1d", "5 m", "1.5h", "123456s", "1s1s1s1s1s"] {

@@ -82,6 +82,11 @@ impl Launcher {
 }
 
 impl Operator {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// SIGKILL: it has no chance to do anything.
     pub async fn kill(&mut self) {
         self.child.kill().await.unwrap();
@@ -89,7 +94,7 @@ impl Operator {
 
     /// SIGTERM. Does not wait.
     pub fn terminate(&self) {
-        let id = self.child.id().expect("it runs").to_string();
+        let id = self.pid().to_string();
         assert!(Blocking::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
