@@ -54,9 +54,7 @@ fn hold(reason: Reason, message: String) -> Judgement {
 
 /// Judges `gate` by `evidence`.
 pub fn judge(evidence: &Evidence<'_>, gate: &Gate) -> Judgement {
-    let Evidence::Answer { answer, baseline, repeated } = evidence else {
-        return hold(Reason::NoData, "nothing was read yet".to_owned());
-    };
+    let Evidence::Answer { answer, baseline, repeated } = evidence else { return not_read(gate) };
     match (answer, &gate.rule) {
         (Answer::Problem(reason, message), _) => hold(*reason, message.clone()),
         (Answer::Counted { candidate, .. }, Rule::ErrorRate { max, max_increase, .. }) => {
@@ -68,6 +66,16 @@ pub fn judge(evidence: &Evidence<'_>, gate: &Gate) -> Judgement {
         (Answer::Value(value), Rule::Value { min, max, .. }) => scalar(*value, *min, *max, *repeated),
         _ => hold(Reason::InvalidData, "the source answered another question".to_owned()),
     }
+}
+
+/// A stage has just begun. For counts that is the same as none so far, so that the first answer changes no verdict.
+fn not_read(gate: &Gate) -> Judgement {
+    if matches!(gate.rule, Rule::Value { .. }) {
+        return hold(Reason::NoData, "nothing was read yet".to_owned());
+    }
+    let needed = gate.min_samples;
+    let held = hold(Reason::InsufficientSamples, format!("0 of {needed} requests so far"));
+    Judgement { samples: Some(0), needed: Some(needed), ..held }
 }
 
 fn error_rate(

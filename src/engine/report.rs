@@ -145,7 +145,18 @@ fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
         return;
     }
     if draft.gates.is_none() {
-        out.keep(kind);
+        let seen = draft.stand.reason == Reason::AtTarget;
+        if seen && draft.status.attempt.as_ref().is_some_and(|attempt| attempt.cause.is_some()) {
+            // Somebody has set the target back: the failure is history.
+            out.set(
+                kind,
+                Truth::Unknown,
+                Reason::AtRest,
+                "no attempt is open; the last verdicts are in status.history",
+            );
+        } else {
+            out.keep(kind);
+        }
         return;
     }
     let judged = || draft.status.gates.iter().filter(|gate| gate.reason != Reason::NotInThisStage.as_str());
