@@ -24,6 +24,7 @@ image: { repository: localhost/modelrollout-operator, tag: dev, pullPolicy: Neve
 imagePullSecrets: [{ name: pull }]
 prometheus: { url: http://prometheus.monitoring.svc:9090 }
 metricSources: { evals: 'http://prometheus.evals.svc:9090', billing: 'https://prometheus.billing.svc' }
+caBundle: { configMap: prometheus-ca, key: bundle.pem }
 trafficSettle: 1s
 logFormat: text
 logLevel: debug
@@ -168,9 +169,12 @@ fn the_pod_is_restricted() {
     for (name, values) in SETTINGS {
         let objects = render(values);
         let pod = &one(&objects, "Deployment")["spec"]["template"]["spec"];
-        for field in ["hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers", "ephemeralContainers"] {
+        for field in ["hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"] {
             assert!(pod.get(field).is_none(), "{name}: {field}");
         }
+        let volumes = pod["volumes"].as_array().into_iter().flatten();
+        let kinds: BTreeSet<_> = volumes.flat_map(|volume| volume.as_object().unwrap().keys()).collect();
+        assert!(kinds.iter().all(|kind| ["name", "configMap"].contains(&kind.as_str())), "{name}: {kinds:?}");
         let security = &pod["securityContext"];
         assert_eq!(security["runAsNonRoot"], true, "{name}");
         assert_eq!(security["runAsUser"], 65532, "{name}");
@@ -428,6 +432,9 @@ fn the_operator_understands_what_the_chart_says() {
         arguments.extend(given.iter().map(|argument| argument.as_str().unwrap().replace("$(POD_NAMESPACE)", "ops")));
         for variable in container(&objects)["env"].as_array().unwrap() {
             let variable_name = variable["name"].as_str().unwrap();
+            if variable_name == "SSL_CERT_FILE" {
+                continue; // read by the TLS library
+            }
             assert!(known.contains(variable_name), "{name}: nobody reads {variable_name}");
             let argument =
                 command.get_arguments().find(|it| it.get_env().is_some_and(|env| env == variable_name)).unwrap();
@@ -457,6 +464,19 @@ fn probes_and_metrics_are_on_the_port_it_listens_on() {
     let monitored = everything();
     assert!(annotations(&monitored).get("prometheus.io/scrape").is_none());
     assert_eq!(one(&monitored, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"], "http");
+}
+
+#[test]
+#[ignore = "needs helm"]
+fn a_source_with_https_is_checked_by_the_certificates_that_are_given() {
+    let objects = everything();
+    let pod = &one(&objects, "Deployment")["spec"]["template"]["spec"];
+    let mount = &container(&objects)["volumeMounts"][0];
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "prometheus-ca");
+    assert_eq!(pod["volumes"][0]["configMap"]["items"], json!([{ "key": "bundle.pem", "path": "ca.crt" }]));
+    let file = format!("{}/ca.crt", mount["mountPath"].as_str().unwrap());
+    assert_eq!(env(&objects, "SSL_CERT_FILE").unwrap()["value"], file);
+    assert_eq!(render("{}").iter().filter(|object| object.to_string().contains("SSL_CERT_FILE")).count(), 0);
 }
 
 #[test]
