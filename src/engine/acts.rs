@@ -46,7 +46,10 @@ type Effect = Result<String, String>;
 
 fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64) -> bool {
     let value = clip(value);
-    acts.iter().any(|past| past.act == act && past.value == value && (past.attempt == attempt || act == "retry"))
+    // One that was ignored may be right later: an approval of a stage that has not begun yet.
+    let applied = |past: &&ActRecord| past.effect.starts_with(Reason::ActApplied.as_str());
+    let same = |past: &ActRecord| past.act == act && past.value == value && (past.attempt == attempt || act == "retry");
+    acts.iter().filter(applied).any(same)
 }
 
 fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: &Effect) {

@@ -38,7 +38,8 @@ pub struct Window<'a> {
 impl Window<'_> {
     fn key(&self, rollout: &Rollout, attempt: &Attempt) -> String {
         let mark = self.stage.map_or_else(|| "buffer".to_owned(), |stage| stage.weight.to_string());
-        format!("{}.{mark}.{}.{}", attempt.id, self.since.as_second(), rollout.gates_hash())
+        let gates: Vec<&str> = rollout.gates_of(self.stage).iter().map(|gate| gate.name.as_str()).collect();
+        format!("{}.{mark}.{}.{}.{}", attempt.id, self.since.as_second(), rollout.gates_hash(), gates.join(","))
     }
 }
 
@@ -96,7 +97,13 @@ pub fn baseline(scene: Scene<'_>, attempt: &Attempt, window: &Window<'_>) -> Vec
         }
     };
     let recorded = attempt.evidence.iter().filter(|evidence| evidence.color == attempt.from);
-    recorded.map(|evidence| judged(&evidence.gate).unwrap_or_else(|| evidence.clone())).collect()
+    let mut kept: Vec<_> =
+        recorded.map(|evidence| judged(&evidence.gate).unwrap_or_else(|| evidence.clone())).collect();
+    // A gate that this stage did not judge keeps what an earlier one counted.
+    let earlier: Vec<_> =
+        attempt.baseline.iter().filter(|old| kept.iter().all(|new| new.gate != old.gate)).cloned().collect();
+    kept.extend(earlier);
+    kept
 }
 
 fn judge(draft: &Draft, attempt: &Attempt, window: &Window<'_>, gate: &Gate, reading: Option<&Reading>) -> GateStatus {

@@ -12,6 +12,8 @@ pub struct Readiness {
     pub desired: i32,
     /// The Deployment is complete at its observed generation, and as many Pods and endpoints are ready as it wants.
     pub complete: bool,
+    /// The Deployment's own rollout is over: what is ready is what its template says.
+    pub rolled_out: bool,
     /// What is missing, in words; empty when complete.
     pub why: String,
 }
@@ -25,7 +27,13 @@ pub fn of(seen: &ColorSeen) -> Readiness {
     };
     let desired = deployment.desired;
     let (Lookup::Found(pods), Some(endpoints)) = (&seen.pods, endpoints(seen)) else {
-        return Readiness { ready: None, desired, complete: false, why: "its Pods are not read yet".to_owned() };
+        return Readiness {
+            ready: None,
+            desired,
+            complete: false,
+            rolled_out: false,
+            why: "its Pods are not read yet".to_owned(),
+        };
     };
     let ready = pods.ready.min(endpoints);
     let rolled_out = deployment.observed_generation >= deployment.generation
@@ -44,7 +52,7 @@ pub fn of(seen: &ColorSeen) -> Readiness {
     } else {
         format!("its Deployment is still rolling out ({} of {desired} updated)", deployment.updated)
     };
-    Readiness { ready: Some(ready), desired, complete, why }
+    Readiness { ready: Some(ready), desired, complete, rolled_out, why }
 }
 
 /// Ready Pods as well as they are known: by the Pods if they are watched, else by the Deployment's own status. Good
@@ -73,7 +81,7 @@ fn endpoints(seen: &ColorSeen) -> Option<i32> {
 }
 
 fn absent(ready: Option<i32>, why: &str) -> Readiness {
-    Readiness { ready, desired: 0, complete: false, why: why.to_owned() }
+    Readiness { ready, desired: 0, complete: false, rolled_out: false, why: why.to_owned() }
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, serving: Color) ->
         draft.set_active(serving);
         return serving;
     }
+    draft.order = Order::TrafficFirst;
     draft.actions.push(nginx::switch(scene.rollout, main, serving, false));
     draft.warn(
         Reason::BackendRestored,

@@ -73,8 +73,6 @@ struct Item<T> {
 #[derive(Debug, Default)]
 struct Listing {
     seen: BTreeSet<(String, String)>,
-    /// The largest resourceVersion in the list.
-    newest: u64,
 }
 
 /// An object that was taken in.
@@ -148,6 +146,12 @@ impl<T: PartialEq> Store<T> {
         if inner.gone.contains(&uid(meta)) {
             return None;
         }
+        // What is taken in while a list is read is there, whether the list has it yet or not: our own writes are such.
+        for (scope, listing) in &mut inner.listing {
+            if scope.is_empty() || *scope == namespace {
+                listing.seen.insert((namespace.clone(), name.clone()));
+            }
+        }
         let item = Item { uid: uid(meta), version: version(meta), value: Arc::new(value) };
         let items = inner.items.entry(namespace).or_default();
         if let Some(old) = items.get(&name) {
@@ -196,7 +200,6 @@ impl<T: PartialEq> Store<T> {
     pub fn listed(&self, scope: &str, meta: &ObjectMeta) {
         if let Some(listing) = self.lock().listing.get_mut(scope) {
             listing.seen.insert(names(meta));
-            listing.newest = listing.newest.max(version(meta).unwrap_or(0));
         }
     }
 
@@ -209,9 +212,7 @@ impl<T: PartialEq> Store<T> {
         for (namespace, items) in inner.items.iter().filter(|(name, _)| scope.is_empty() || *name == scope) {
             for (name, item) in items {
                 let seen = listing.seen.contains(&(namespace.clone(), name.clone()));
-                // one that is newer than all of the list is our own write, made while it was being read
-                let ours = item.version.is_some_and(|version| version > listing.newest) && listing.newest > 0;
-                if !seen && !ours {
+                if !seen {
                     removed.push(Removed { namespace: namespace.clone(), name: name.clone(), uid: item.uid.clone() });
                 }
             }

@@ -67,13 +67,13 @@ async fn an_approval_is_waited_for_and_a_stale_one_only_tells_the_right_command(
 #[ignore = "needs the local cluster: make cluster"]
 async fn events_and_kubectl_tell_the_story_of_a_promotion() {
     let setup =
-        Setup::default().with("/stages", json!([{ "weight": 50, "hold": "1s" }, { "weight": 100, "hold": "1s" }]));
+        Setup::default().with("/stages", json!([{ "weight": 50, "hold": "15s" }, { "weight": 100, "hold": "1s" }]));
     scenario("story", setup.with("/gates", json!([])), async |it| {
         it.create_rollout().await;
         it.stage(50).await;
         let table = kubectl(&it.namespace, &["get", "mr", "-o", "wide"]);
         for text in
-            ["ACTIVE", "blue", "green", "Progressing", "1/2", "llama@1", "v7", "llama@2", "v8", "50 % for at least 1s"]
+            ["ACTIVE", "blue", "green", "Progressing", "1/2", "llama@1", "v7", "llama@2", "v8", "50 % for at least 15s"]
         {
             assert!(table.contains(text), "{text} in\n{table}");
         }

@@ -276,6 +276,86 @@ fn an_approval_is_waited_for_and_a_stale_one_does_nothing() {
 }
 
 #[test]
+fn an_approval_that_came_a_stage_too_early_works_when_it_is_given_again() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[1].approval = Some(modelrollout::api::Approval::Required));
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_APPROVE, "1/2");
+    world.run_to("the approval", |world| world.phase() == Phase::AwaitingApproval);
+    assert_eq!(world.told(Reason::ActIgnored), 1);
+    world.annotate(names::ANNOTATION_APPROVE, "1/2");
+    world.settle();
+    assert!(in_stage(50)(&world));
+}
+
+#[test]
+fn a_rollback_whose_status_could_not_be_written_is_not_forgotten() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.behavior.green.error_share = 0.5;
+    world.fail_after = Some("delete bot-canary");
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    let delete = world.log.iter().position(|line| line.contains("delete bot-canary")).expect("the delete");
+    assert!(world.log[delete + 1].contains("FAILED"), "{:?}", world.log);
+    assert!(world.log[delete..].iter().all(|line| !line.contains("write bot-canary")), "{:#?}", &world.log[delete..]);
+    assert_eq!(world.attempt().cause, Some(Cause::GateFailed));
+}
+
+#[test]
+fn a_canary_that_is_gone_after_a_restart_comes_back_only_when_the_gates_were_read() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.seen.canary = Lookup::Missing;
+    world.seen.readings.clear();
+    let plan = modelrollout::engine::plan(&world.object, &world.seen, world.now);
+    assert!(plan.actions.is_empty() && plan.need.gates.is_some());
+    world.settle();
+    assert_eq!(world.green_share(), 25);
+}
+
+#[test]
+fn a_rollback_that_is_asked_for_does_not_wait_for_the_last_pod() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(20);
+    world.set_ready(Color::Blue, 1);
+    world.annotate(names::ANNOTATION_ROLLBACK, "bad answers");
+    world.settle();
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-blue", Phase::RolledBack));
+}
+
+#[test]
+fn a_switch_back_by_hand_in_the_buffer_sticks_with_any_ready_pod() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(20);
+    world.set_ready(Color::Blue, 3);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.run(600);
+    assert_eq!(world.backend(), "bot-blue");
+    assert_eq!(world.attempt().cause, Some(Cause::ExternalSwitch));
+}
+
+#[test]
+fn a_gate_that_a_stage_leaves_out_keeps_what_it_is_compared_with() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[3].gates = Some(vec!["p99".into()]));
+    world.run_to("the last stage", in_stage(100));
+    assert!(world.attempt().baseline.iter().any(|kept| kept.gate == "errors" && kept.total > 100));
+}
+
+#[test]
+fn a_gate_that_is_added_to_the_running_stage_is_asked_for() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[1].gates = Some(vec!["p99".into()]));
+    world.run_to("25 %", in_stage(25));
+    let key = |world: &mut World| world.settle().need.gates.expect("gates").key;
+    let before = key(&mut world);
+    world.edit(|object| object.spec.stages[1].gates = None);
+    assert_ne!(key(&mut world), before);
+}
+
+#[test]
 fn an_approval_may_come_before_the_hold_ends() {
     let mut world = world();
     world.edit(|object| object.spec.stages[0].approval = Some(modelrollout::api::Approval::Required));

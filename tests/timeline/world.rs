@@ -39,6 +39,8 @@ pub struct World {
     pub die_after: Option<usize>,
     /// The write of this number fails and changes nothing.
     pub fail_at: Option<usize>,
+    /// The write after the one of this name fails, once.
+    pub fail_after: Option<&'static str>,
     pub writes: usize,
     pub gone: bool,
     version: u64,
@@ -102,6 +104,7 @@ impl World {
             notes: vec![],
             die_after: None,
             fail_at: None,
+            fail_after: None,
             writes: 0,
             gone: false,
             version: 1,
@@ -254,7 +257,11 @@ impl World {
         steps.extend(plan.after.iter().map(Step::Action));
         for step in steps {
             self.writes += 1;
-            if self.fail_at == Some(self.writes) {
+            let after = self.log.last().zip(self.fail_after).is_some_and(|(last, name)| last.contains(name));
+            if after {
+                self.fail_after = None;
+            }
+            if after || self.fail_at == Some(self.writes) {
                 self.log.push(format!("{} FAILED", step.name()));
                 return;
             }

@@ -180,6 +180,15 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
     if there.is_some_and(|there| there.deleting) {
         return false;
     }
+    if there.is_none() && !entering && unread(scene, draft) {
+        // It may be gone because a gate failed and that could not be recorded: ask again before it is put back.
+        draft.stand(
+            Phase::Holding,
+            Reason::NoData,
+            "our canary Ingress is missing; it is put back when the gates have been read",
+        );
+        return false;
+    }
     let raise = there.map_or(0, nginx::weight) < attempt.weight_intended;
     if raise && let Err(why) = capacity(scene, attempt, attempt.weight_intended) {
         draft.stand(Phase::Holding, Reason::CapacityShort, why);
@@ -206,6 +215,13 @@ fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main:
     }
     draft.actions.push(Action::WriteIngress(want));
     false
+}
+
+/// Whether a gate that is asked for has had no answer at all yet.
+fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
+    let need = draft.need.gates.as_ref();
+    let answered = |key: &str, gate: &str| scene.seen.readings.get(gate).is_some_and(|reading| reading.key == key);
+    need.is_some_and(|need| need.queries.iter().any(|query| !answered(&need.key, &query.gate)))
 }
 
 /// Ends the attempt with `cause`, whatever was written for it. `active` carries the traffic.

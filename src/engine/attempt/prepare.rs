@@ -17,8 +17,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
     scale_up(scene, draft, &attempt);
     let readiness = readiness::of(seen.colors.get(attempt.to));
     // `Leave` goes on with what there is, as far as the shares of the stages allow.
-    let ready = readiness.complete
-        || (!rollout.match_active && readiness.ready.is_some_and(|ready| ready > 0) && readiness.why.is_empty());
+    let some = readiness.rolled_out && readiness.ready.is_some_and(|ready| ready > 0);
+    let ready = readiness.complete || (!rollout.match_active && some);
     let deadline = time::after(attempt.started_at.0, rollout.progress_deadline);
     if !ready {
         if now >= deadline {

@@ -38,7 +38,7 @@ pub fn go_back(
         draft.actions.push(nginx::switch(scene.rollout, main, attempt.to, false));
     }
     draft.order = Order::TrafficFirst;
-    draft.need.gates = None;
+    // The gates stay asked for: if the status cannot be written after the traffic, the verdict is there to be repeated.
     let (from, to) = (attempt.from, attempt.to);
     let moved = attempt.step != Step::Preparing;
     end(scene, draft, &mut attempt, from, Some((cause, message)));
@@ -78,8 +78,9 @@ pub fn what_next(scene: Scene<'_>, attempt: &Attempt, message: &str) -> String {
 fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Cause, message: &str) -> bool {
     let ready = |color: Color| readiness::at_least_known(scene.seen.colors.get(color));
     let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else { return false };
-    let failed = matches!(cause, Cause::GateFailed | Cause::ReadinessLost | Cause::IngressLost);
-    let enough = from >= to || from >= attempt.active_replicas || (failed && from >= 1);
+    // Whoever asks, and whatever failed, is served by any ready Pod. A mere change of the target needs full capacity.
+    let full = from >= to || from >= attempt.active_replicas;
+    let enough = to == 0 || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;
     }
@@ -111,33 +112,47 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &I
     let expected = match attempt.step {
         Step::Preparing | Step::Stage => attempt.from,
         Step::Buffering => attempt.to,
-        // In these two steps a change of the backend is our own.
+        // With the canary gone and the backend as it was, somebody (or a rollback of ours that could not be recorded) has
+        // taken everything back.
+        Step::Promoting if scene.seen.canary.is_missing() && position(scene, main) == Backend::One(attempt.from) => {
+            accept(scene, draft, attempt, main, attempt.from);
+            return true;
+        }
+        // Otherwise a change of the backend is our own in these two steps.
         Step::Promoting | Step::RollingBack => return false,
     };
     match position(scene, main) {
         Backend::One(color) if color == expected => false,
         Backend::One(color) if carries(scene, attempt, color) => {
-            let mut attempt = attempt.clone();
-            draft.actions.extend(own(scene, &scene.seen.canary).map(|canary| nginx::remove(canary, true)));
-            draft.order = Order::TrafficFirst;
-            draft.need.gates = None;
-            let message = external_switch(scene, draft, main, color);
-            end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, &message)));
-            attempt.weight_intended = 0;
-            draft.stand(Phase::Stable, Reason::ExternalSwitch, message);
-            draft.status.attempt = Some(attempt);
+            accept(scene, draft, attempt, main, color);
             true
         }
         _ => {
+            draft.order = Order::TrafficFirst;
             draft.actions.push(nginx::switch(scene.rollout, main, expected.other(), false));
-            draft.warn(
-                Reason::BackendRestored,
-                "RestoreBackend",
-                format!("{} changed the backend of Ingress {} to Pods that cannot carry the traffic; it is written back to {expected}", manager(main), main.name),
+            let message = format!(
+                "{} changed the backend of Ingress {} to Pods that cannot carry the traffic; it is written back to {expected}",
+                manager(main),
+                main.name
             );
+            draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
+            draft.stand(Phase::Holding, Reason::BackendRestored, message);
             true
         }
     }
+}
+
+/// Ends the attempt where somebody else has put the traffic.
+fn accept(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &IngressSeen, color: Color) {
+    let mut attempt = attempt.clone();
+    draft.actions.extend(own(scene, &scene.seen.canary).map(|canary| nginx::remove(canary, true)));
+    draft.order = Order::TrafficFirst;
+    draft.need.gates = None;
+    let message = external_switch(scene, draft, main, color);
+    end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, &message)));
+    attempt.weight_intended = 0;
+    draft.stand(Phase::Stable, Reason::ExternalSwitch, message);
+    draft.status.attempt = Some(attempt);
 }
 
 /// Tells that somebody else switched the backend to `color`.
@@ -154,7 +169,9 @@ pub fn external_switch(scene: Scene<'_>, draft: &mut Draft, main: &IngressSeen, 
 
 fn carries(scene: Scene<'_>, attempt: &Attempt, color: Color) -> bool {
     let ready = readiness::at_least_known(scene.seen.colors.get(color)).unwrap_or(0);
-    ready >= readiness::needed(100, attempt.active_replicas)
+    // Back to the color that was kept: whoever switches there by hand has a reason.
+    let back = attempt.step == Step::Buffering && color == attempt.from && ready > 0;
+    back || ready >= readiness::needed(100, attempt.active_replicas)
 }
 
 fn manager(main: &IngressSeen) -> &str {
