@@ -130,9 +130,9 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
     let target = scene.rollout.target;
     let (side, seen) = (scene.rollout.side(target), scene.seen.colors.get(target));
     let Some(revision) = binding::revision(target, side, seen) else {
-        let unread = matches!(binding::prompt(target, side, seen), Err((Reason::Unreadable, _)));
-        if unread && draft.status.failed_revision.is_some() {
-            // Not read yet, after a start or while the watch begins: what was rolled back is still that.
+        let missing = matches!(binding::prompt(target, side, seen), Err((Reason::PromptMissing, _)));
+        if !missing && draft.status.failed_revision.is_some() {
+            // Not read yet, or just scaled: what was rolled back is still that until the contrary is seen.
             rolled_back(scene, draft, active);
             return;
         }

@@ -356,6 +356,18 @@ fn a_gate_that_is_added_to_the_running_stage_is_asked_for() {
 }
 
 #[test]
+fn scaling_what_was_rolled_back_is_not_taken_for_something_new() {
+    let mut world = world();
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(400);
+    let writes = world.writes;
+    world.deployment(Color::Green).generation += 1;
+    world.settle();
+    assert_eq!((world.phase(), world.writes), (Phase::RolledBack, writes));
+}
+
+#[test]
 fn an_approval_may_come_before_the_hold_ends() {
     let mut world = world();
     world.edit(|object| object.spec.stages[0].approval = Some(modelrollout::api::Approval::Required));
