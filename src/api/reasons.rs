@@ -232,16 +232,10 @@ words! {
         Promoted,
         /// The old color is kept.
         BufferRunning,
-        /// The buffer is over.
-        BufferEnded,
         /// The buffer ended while a gate had no verdict.
         BufferEndedUnjudged,
-        /// The old color was scaled to zero.
-        ScaledToZero,
         /// The attempt is complete.
         Completed,
-        /// Traffic goes back.
-        RollbackStarted,
         /// Traffic went back.
         RolledBack,
         /// Going back waits: the live color has no ready Pod.
@@ -291,7 +285,5 @@ words! {
         ActIgnored,
         /// A condition has not been looked at yet.
         NotChecked,
-        /// The object is being deleted.
-        Deleting,
     }
 }

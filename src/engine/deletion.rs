@@ -15,10 +15,7 @@ pub fn run(uid: &str, has_finalizer: bool, deleted: Timestamp, seen: &Observed, 
     if !has_finalizer {
         return;
     }
-    let ours = |object: &Lookup<IngressSeen>| match object {
-        Lookup::Found(seen) => (seen.owner_uid.as_deref() == Some(uid)).then(|| seen.clone()),
-        Lookup::Missing | Lookup::Unreadable(_) => None,
-    };
+    let ours = |object: &Lookup<IngressSeen>| object.found().filter(|found| found.is_owned_by(uid)).cloned();
     if matches!(seen.canary, Lookup::Unreadable(_)) || matches!(seen.anchor, Lookup::Unreadable(_)) {
         return;
     }

@@ -94,12 +94,12 @@ fn error_rate(
             let text = format!("{bad} of {total} requests failed ({})", percent(bad, total));
             rate_verdict(&text, counts, baseline, max, increase, needed)
         }
-        Err(held) if max.is_some_and(|max| bad <= total && certain(bad, needed, max)) => {
+        Err(_) if max.is_some_and(|max| bad <= total && certain(bad, needed, max)) => {
             let limit = percent_of(max.unwrap_or_default());
             let message = format!(
                 "{bad} of {total} requests failed; even if every missing one of {needed} were good, that is over {limit}"
             );
-            Judgement { samples: held.samples, ..Judgement::new(Verdict::Fail, Reason::OverLimit, message) }
+            Judgement::new(Verdict::Fail, Reason::OverLimit, message)
         }
         Err(held) => held,
     };
@@ -128,15 +128,10 @@ fn rate_verdict(
     let Some(increase) = increase else {
         return pass(format!("{text}, the limit is {}", max.map(percent_of).unwrap_or_default()));
     };
-    let Some(base) = baseline.filter(|base| base.total > 0) else {
-        return compared_with_nothing(max.is_some(), text);
+    let base = match comparable(baseline, needed, max.is_some(), text) {
+        Ok(base) => base,
+        Err(judgement) => return judgement,
     };
-    if base.total < needed {
-        return hold(
-            Reason::InsufficientSamples,
-            format!("{} of {needed} requests of the other color so far", base.total),
-        );
-    }
     let text = format!("{text}, of the other color {} of {} ({})", base.bad, base.total, percent(base.bad, base.total));
     let limit = format!("at most {} points more are fine", percent_of(increase).trim_end_matches('%').trim_end());
     if rate - ratio(base.bad, base.total) > increase {
@@ -197,13 +192,10 @@ fn latency_verdict(
         }
     }
     let Some(ratio_max) = ratio_max else { return pass(text) };
-    let Some(base) = baseline.filter(|base| base.total > 0) else { return compared_with_nothing(max.is_some(), &text) };
-    if base.total < needed {
-        return hold(
-            Reason::InsufficientSamples,
-            format!("{} of {needed} requests of the other color so far", base.total),
-        );
-    }
+    let base = match comparable(baseline, needed, max.is_some(), &text) {
+        Ok(base) => base,
+        Err(judgement) => return judgement,
+    };
     if base.bounds != counts.bounds {
         return hold(Reason::InvalidData, "the two colors' histograms have different buckets".to_owned());
     }
@@ -262,6 +254,21 @@ fn scalar(value: f64, min: Option<f64>, max: Option<f64>, repeated: bool) -> Jud
 
 fn pass(message: String) -> Judgement {
     Judgement::new(Verdict::Pass, Reason::WithinLimit, message)
+}
+
+/// The other color's counts, if there are enough to compare with; else what follows from that.
+fn comparable<'a>(
+    baseline: Option<&'a Counts>,
+    needed: u64,
+    has_absolute: bool,
+    text: &str,
+) -> Result<&'a Counts, Judgement> {
+    let base = baseline.filter(|base| base.total > 0).ok_or_else(|| compared_with_nothing(has_absolute, text))?;
+    if base.total < needed {
+        let message = format!("{} of {needed} requests of the other color so far", base.total);
+        return Err(hold(Reason::InsufficientSamples, message));
+    }
+    Ok(base)
 }
 
 fn compared_with_nothing(has_absolute: bool, text: &str) -> Judgement {

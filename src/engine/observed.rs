@@ -206,6 +206,13 @@ pub struct IngressSeen {
     pub managers: Vec<String>,
 }
 
+impl IngressSeen {
+    /// Whether the ModelRollout of `uid` is its controller owner: then it is ours to change and to delete.
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        self.owner_uid.as_deref() == Some(uid)
+    }
+}
+
 /// What the metrics source said of one gate, most recently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {

@@ -85,7 +85,7 @@ pub fn ingress(rollout: &Rollout, seen: &Observed) -> Result<Color, Problem> {
 pub fn own_names(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
     for object in [&seen.canary, &seen.anchor] {
         match object {
-            Lookup::Found(ingress) if ingress.owner_uid.as_deref() != Some(rollout.uid.as_str()) => {
+            Lookup::Found(ingress) if !ingress.is_owned_by(&rollout.uid) => {
                 return Err(problem(
                     Reason::NameTaken,
                     format!(

@@ -4,7 +4,7 @@ use super::attempt;
 use super::binding;
 use super::draft::{Draft, Scene};
 use super::observed::{IngressSeen, Lookup};
-use super::plan::{Action, Order, ServingCheck};
+use super::plan::{Action, Order};
 use super::preflight::{self, Problem};
 use super::readiness;
 use super::time;
@@ -72,10 +72,8 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, serving: Color) ->
 
 /// Removes objects of ours that nothing needs any more. True if none is left.
 fn clean_up(scene: Scene<'_>, draft: &mut Draft) -> bool {
-    let ours = |object: &Lookup<IngressSeen>| match object {
-        Lookup::Found(seen) if seen.owner_uid.as_deref() == Some(scene.rollout.uid.as_str()) => Some(seen.clone()),
-        _ => None,
-    };
+    let uid = &scene.rollout.uid;
+    let ours = |object: &Lookup<IngressSeen>| object.found().filter(|found| found.is_owned_by(uid)).cloned();
     let known = |object: &Lookup<IngressSeen>| !matches!(object, Lookup::Unreadable(_));
     let mut clean = known(&scene.seen.canary) && known(&scene.seen.anchor);
     if let Some(canary) = ours(&scene.seen.canary) {
@@ -108,17 +106,8 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         draft.wake_at(until);
         return;
     }
-    let side = scene.rollout.side(color);
     if let Some(deployment) = deployment.filter(|it| color != active && it.desired > attempt.replicas_before) {
-        draft.actions.push(Action::Scale {
-            deployment: side.deployment.clone(),
-            replicas: attempt.replicas_before,
-            resource_version: deployment.resource_version.clone(),
-            unless_serving: Some(ServingCheck {
-                ingress: scene.rollout.ingress.clone(),
-                service: side.service.clone(),
-            }),
-        });
+        draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
     } else {
         attempt.drain_until = None;
         draft.status.attempt = Some(attempt);

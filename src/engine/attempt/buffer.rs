@@ -8,7 +8,7 @@ use crate::api::Color;
 use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::judging::Judged;
-use crate::engine::observed::IngressSeen;
+use crate::engine::observed::{DeploymentSeen, IngressSeen};
 use crate::engine::plan::{Action, ServingCheck};
 use crate::engine::time;
 use crate::engine::traffic::nginx;
@@ -68,14 +68,19 @@ fn gone(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
     if !scene.rollout.scale_to_zero || old.desired == 0 {
         return true;
     }
-    let side = scene.rollout.side(attempt.from);
-    draft.actions.push(Action::Scale {
-        deployment: side.deployment.clone(),
-        replicas: 0,
-        resource_version: old.resource_version.clone(),
-        unless_serving: Some(ServingCheck { ingress: scene.rollout.ingress.clone(), service: side.service.clone() }),
-    });
+    draft.actions.push(scale_down(scene, attempt.from, 0, old));
     false
+}
+
+/// The scale-down of a color without traffic. The Ingress is read once more before it: it must not name the color.
+pub fn scale_down(scene: Scene<'_>, color: Color, replicas: i32, deployment: &DeploymentSeen) -> Action {
+    let side = scene.rollout.side(color);
+    Action::Scale {
+        deployment: side.deployment.clone(),
+        replicas,
+        resource_version: deployment.resource_version.clone(),
+        unless_serving: Some(ServingCheck { ingress: scene.rollout.ingress.clone(), service: side.service.clone() }),
+    }
 }
 
 /// Says that nothing is left to do.

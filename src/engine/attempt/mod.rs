@@ -21,7 +21,7 @@ use super::traffic::{self, nginx};
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry};
 
-pub use buffer::at_target;
+pub use buffer::{at_target, scale_down};
 pub use rollback::{external_switch, what_next};
 
 /// Opens an attempt for `revision` and takes its first step.
@@ -109,7 +109,7 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
 
 /// Our canary, if it is there and ours.
 fn own<'a>(scene: Scene<'a>, object: &'a Lookup<IngressSeen>) -> Option<&'a IngressSeen> {
-    object.found().filter(|seen| seen.owner_uid.as_deref() == Some(scene.rollout.uid.as_str()))
+    object.found().filter(|seen| seen.is_owned_by(&scene.rollout.uid))
 }
 
 /// The window in which requests are judged now; none before the first stage.
