@@ -231,6 +231,7 @@ fn expected_grants(scope: &str) -> BTreeSet<String> {
         ("/pods", "list watch"),
         ("/configmaps", "list watch"),
         ("discovery.k8s.io/endpointslices", "list watch"),
+        ("autoscaling/horizontalpodautoscalers", "list watch"),
         ("networking.k8s.io/ingresses", "get list watch create update patch delete"),
         ("events.k8s.io/events", "create patch"),
     ]

@@ -90,8 +90,12 @@ fn missing(written: &Value, read: &Value, path: &str, lost: &mut Vec<String>) {
 #[test]
 fn every_document_is_read_whole() {
     let documents = documents("examples");
-    assert!(documents.len() >= 9, "found {}", documents.len());
+    assert!(documents.len() >= 30, "found {}", documents.len());
     for (path, document) in &documents {
+        if path.ends_with("kustomizeconfig.yaml") {
+            // No object: what Kustomize reads beside a kustomization. tests/gitops.rs builds with it.
+            continue;
+        }
         match document["kind"].as_str().unwrap_or_else(|| panic!("{}: no kind", path.display())) {
             "ModelRollout" => assert_read_whole::<ModelRollout>(path, document),
             "Deployment" => assert_read_whole::<Deployment>(path, document),
@@ -99,6 +103,8 @@ fn every_document_is_read_whole() {
             "ConfigMap" => assert_read_whole::<ConfigMap>(path, document),
             "Ingress" => assert_read_whole::<Ingress>(path, document),
             "Namespace" => assert_read_whole::<Namespace>(path, document),
+            // Of Argo CD, Flux and Kustomize. tests/gitops.rs looks at what matters in them.
+            "Application" | "Kustomization" => {}
             other => panic!("{}: this test does not know the kind {other}", path.display()),
         }
     }
@@ -117,7 +123,7 @@ fn every_model_rollout_passes_the_schema_and_its_rules() {
             assert!(answer.is_ok(), "{}: {answer:?}", path.display());
         }
     }
-    assert!(seen >= 2);
+    assert!(seen >= 11, "found {seen}");
 }
 
 #[test]

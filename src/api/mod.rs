@@ -3,6 +3,7 @@
 //! Serde and schema only. Nothing here decides, reads or writes; the engine parses these types once
 //! (`engine::rollout`) and never looks at the raw spec again.
 
+pub mod decision;
 pub mod names;
 pub mod reasons;
 mod scalars;

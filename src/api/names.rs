@@ -3,10 +3,12 @@
 /// Prefix of our own annotations and labels.
 pub const DOMAIN: &str = "modelrollout.dev";
 
-/// Act: `approve=<attempt>/<stage>` passes an approval of that stage.
+/// Act: `approve=<attempt>/<stage>` passes an approval of that stage, or its missing samples.
 pub const ANNOTATION_APPROVE: &str = "modelrollout.dev/approve";
 /// Act: `rollback=<reason>` goes back to the previous color.
 pub const ANNOTATION_ROLLBACK: &str = "modelrollout.dev/rollback";
+/// Act: `promote=<attempt>` skips the remaining stages and missing samples.
+pub const ANNOTATION_PROMOTE: &str = "modelrollout.dev/promote";
 /// Act: `retry=<token>` opens a new attempt of a revision that was rolled back.
 pub const ANNOTATION_RETRY: &str = "modelrollout.dev/retry";
 
@@ -39,6 +41,10 @@ pub const NGINX_PREFIX: &str = "nginx.ingress.kubernetes.io/";
 pub const NGINX_CANARY: &str = "nginx.ingress.kubernetes.io/canary";
 /// Share of requests that a canary takes, in percent.
 pub const NGINX_CANARY_WEIGHT: &str = "nginx.ingress.kubernetes.io/canary-weight";
+/// Header that names users of a canary.
+pub const NGINX_CANARY_HEADER: &str = "nginx.ingress.kubernetes.io/canary-by-header";
+/// Pattern that the value of that header must match.
+pub const NGINX_CANARY_HEADER_PATTERN: &str = "nginx.ingress.kubernetes.io/canary-by-header-pattern";
 /// The annotation that named a class before `spec.ingressClassName` existed.
 pub const ANNOTATION_INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 

@@ -42,6 +42,8 @@ words! {
         Buffering,
         /// Traffic goes back, or has gone back.
         RollingBack,
+        /// The old color, which was no longer kept, is started and gets all traffic back in one switch.
+        Restoring,
     }
 }
 
@@ -58,12 +60,16 @@ words! {
         Holding,
         /// A stage waits for a person.
         AwaitingApproval,
+        /// `spec.paused` is set: nothing is raised, switched or scaled down.
+        Paused,
         /// The backend is being switched.
         Promoting,
         /// The target carries all traffic; the old color is kept.
         Buffering,
         /// Traffic goes back.
         RollingBack,
+        /// The old color is started and gets all traffic back.
+        Restoring,
         /// The target was tried and traffic went back.
         RolledBack,
         /// The spec or the cluster does not allow a rollout; the message says what to do.
@@ -126,6 +132,8 @@ words! {
         Promoted,
         /// Traffic went back.
         RolledBack,
+        /// An earlier color was started again and carries production traffic.
+        Restored,
         /// It ended before any traffic had moved.
         Aborted,
     }
@@ -173,6 +181,28 @@ words! {
         AmbiguousActiveColor,
         /// A path is of a type that cannot be carried to a canary.
         UnsupportedPath,
+        /// Named Ingresses are of different classes, and one canary can be of one class only.
+        IngressClassMismatch,
+        /// A Service selects Pods of another Deployment too.
+        ServicesOverlap,
+        /// A Service does not select the Pods of its color's Deployment.
+        ServiceMissesDeployment,
+        /// A Service lacks a port that a path names.
+        PortMismatch,
+        /// A Service publishes the addresses of Pods that are not ready.
+        PublishesNotReady,
+        /// An Ingress that is not named uses one of the two Services.
+        UnlistedIngress,
+        /// Somebody else's canary has the host and path of ours.
+        ForeignCanary,
+        /// The Deployment or Service of the color that stands by is missing; the target serves.
+        StandbyMissing,
+        /// Somebody declares the replicas of a Deployment, and may set them back.
+        ReplicasDeclaredElsewhere,
+        /// An autoscaler sets the replicas of a Deployment; the operator does not.
+        AutoscalerPresent,
+        /// A Deployment gives its Pods too little time to end their streams.
+        ShutdownTooShort,
         /// An object has the name that ours would have.
         NameTaken,
         /// An older ModelRollout uses the same objects.
@@ -226,6 +256,26 @@ words! {
         ApprovalRequired,
         /// A stage was approved.
         StageApproved,
+        /// A stage was passed by a person although samples were missing.
+        ApprovedWithoutEvidence,
+        /// `spec.paused` is set.
+        Paused,
+        /// `spec.paused` is no longer set.
+        Resumed,
+        /// The share was set by `spec.manualWeight`.
+        ManualWeight,
+        /// The live color has no ready Pod and the target is ready.
+        LiveNotReady,
+        /// The color that a rollback would go to changed.
+        RollbackTargetChanged,
+        /// The Pod template of the color that serves changed outside of a rollout.
+        ActiveTemplateChanged,
+        /// A person asked for the switch without the remaining stages.
+        PromoteRequested,
+        /// The old color is started to take all traffic back.
+        Restoring,
+        /// Traffic is back on a color that had to be started for it.
+        Restored,
         /// The backend is being switched.
         Switching,
         /// The backend was switched.
@@ -248,6 +298,10 @@ words! {
         ExternalSwitch,
         /// Somebody else switched the backend to a color that cannot carry the traffic; it was written back.
         BackendRestored,
+        /// Somebody else keeps changing a field of ours.
+        FieldConflict,
+        /// Somebody scaled up a color that had been scaled to zero.
+        ScaleContested,
         /// The color that carries traffic was read from the Ingress.
         Adopted,
         // Gates, binding, verification
@@ -263,6 +317,8 @@ words! {
         NotDeclared,
         /// It is bound.
         Bound,
+        /// It exists; who reads it is not checked.
+        Declared,
         /// There is no prompt in the spec.
         NoPrompt,
         /// No probe was made: the write was read back and given time.
@@ -274,8 +330,12 @@ words! {
         OneWrite,
         /// The old color is up; one write switches back.
         Buffered,
-        /// The old color is no longer kept.
-        NotKept,
+        /// The old color is up although it is no longer kept; one switch goes back to it.
+        StillUp,
+        /// The old color is started first, then one switch goes back to it.
+        ColdStart,
+        /// The old color has no ready Pod.
+        OldColorDown,
         /// There is no earlier color.
         NothingToRollBackTo,
         // Acts

@@ -150,6 +150,20 @@ text! {
         message: "must be of letters, digits and . _ : + - and begin with a letter or digit"
     }
 
+    /// Schema of the name of a request header.
+    pub(super) HeaderName {
+        max: 64,
+        rule: "self.matches('^[A-Za-z][A-Za-z0-9-]*$')",
+        message: "must be the name of a request header: letters, digits and '-', with a letter at the start"
+    }
+
+    /// Schema of the value of a request header that names a user.
+    pub(super) HeaderValue {
+        max: 63,
+        rule: "self.matches('^[A-Za-z0-9._~:-]+$')",
+        message: "must be of letters, digits and . _ ~ : -"
+    }
+
     /// Schema of a quantile.
     pub(super) Quantile {
         max: 8,

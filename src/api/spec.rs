@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalars::{
-    Color, DurationText, Label, LatencyText, ModelName, ObjectName, Percent, Quantile, ServiceName, Version,
+    Color, DurationText, HeaderName, HeaderValue, Label, LatencyText, ModelName, ObjectName, Percent, Quantile,
+    ServiceName, Version,
 };
 use super::status::ModelRolloutStatus;
 
@@ -40,6 +41,8 @@ use super::status::ModelRolloutStatus;
         .message("spec.blue.serviceName and spec.green.serviceName cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || self.spec.traffic.ingress.names == oldSelf.spec.traffic.ingress.names")
         .message("spec.traffic.ingress.names cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || self.spec.traffic.ingress.controller == oldSelf.spec.traffic.ingress.controller")
+        .message("spec.traffic.ingress.controller cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("self.metadata.name.size() <= 200")
         .message("metadata.name must be at most 200 characters: objects of ours are named after it")
 )]
@@ -49,7 +52,17 @@ use super::status::ModelRolloutStatus;
     validation = Rule::new("self.blue.serviceName != self.green.serviceName")
         .message("spec.blue.serviceName and spec.green.serviceName must differ: each color needs a Service of its own"),
     validation = Rule::new("self.stages.all(s, !has(s.gates) || s.gates.all(g, has(self.gates) && self.gates.exists(x, x.name == g)))")
-        .message("spec.stages[].gates may only name gates that are in spec.gates")
+        .message("spec.stages[].gates may only name gates that are in spec.gates"),
+    validation = Rule::new("self.stages.all(s, !has(s.users) || self.stages.all(t, !has(t.users) || t.users.header == s.users.header))")
+        .message("every spec.stages[].users must name the same header: a canary is matched by one header"),
+    validation = Rule::new("self.stages.map(s, has(s.users) ? s.users.values.size() : 0).sum() <= 50")
+        .message("spec.stages[].users may name at most 50 values in all stages together"),
+    validation = Rule::new("!has(self.manualWeight) || self.paused")
+        .message("spec.manualWeight is only for a paused rollout: set spec.paused to true, or remove it"),
+    validation = Rule::new("self.traffic.ingress.controller != 'none' || (self.stages.size() == 1 && !has(self.manualWeight) && self.stages.all(s, !has(s.users)))")
+        .message("with spec.traffic.ingress.controller none there are no shares of traffic: spec.stages is one stage of weight 100 without users, and there is no spec.manualWeight"),
+    validation = Rule::new("self.traffic.ingress.controller != 'none' || !has(self.gates) || self.gates.all(g, (!has(g.errorRate) || !has(g.errorRate.maxIncrease)) && (!has(g.latency) || !has(g.latency.maxRatio)))")
+        .message("with spec.traffic.ingress.controller none the two colors never have traffic at the same time, so there is nothing to compare with: give gates max instead of maxIncrease and maxRatio")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRolloutSpec {
@@ -63,7 +76,7 @@ pub struct ModelRolloutSpec {
     /// How traffic reaches the two Services.
     pub traffic: TrafficSpec,
     /// The schedule: each stage gives the target a larger share of traffic, holds it for a while and judges the gates.
-    /// Weights rise strictly and the last one is 100.
+    /// Weights rise strictly and the last one is 100. The first may be 0 if it names users.
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(
         validation = Rule::new("self.all(s, self.filter(t, t.weight == s.weight).size() == 1) && self.map(s, s.weight).isSorted()")
@@ -84,6 +97,15 @@ pub struct ModelRolloutSpec {
     /// What happens to the old color after the switch.
     #[serde(default)]
     pub rollback: RollbackSpec,
+    /// Stops raises, the switch and scaling down. It never stops judging, going back, and putting back what somebody else
+    /// changed.
+    #[serde(default)]
+    pub paused: bool,
+    /// The target's share of traffic while the rollout is paused in a stage, in percent, instead of the stage's. When it
+    /// is resumed the stage's share is written again, and its hold and its evidence begin anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub manual_weight: Option<i32>,
 }
 
 /// One side of a rollout. Every name is of an object in the same namespace.
@@ -118,7 +140,7 @@ pub struct ModelSpec {
 }
 
 /// A prompt template: a ConfigMap that the Deployment's Pod template refers to, by a volume, a projected volume, `env`
-/// or `envFrom`.
+/// or `envFrom` of any container.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptTemplateSpec {
@@ -128,27 +150,43 @@ pub struct PromptTemplateSpec {
     /// Version of the prompt, for people: it is shown in the columns and in the history.
     #[schemars(with = "Version")]
     pub version: String,
+    /// `PodTemplate`: the Deployment's Pod template must refer to the ConfigMap. `Declared`: somebody else reads it (a
+    /// gateway, another Deployment); only that it exists, and its content, are looked at.
+    #[serde(default)]
+    pub binding: PromptBinding,
+}
+
+/// How a prompt is tied to the Pods of its color.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PromptBinding {
+    /// The Pod template refers to the ConfigMap.
+    #[default]
+    PodTemplate,
+    /// The ConfigMap exists; who reads it is not checked.
+    Declared,
 }
 
 /// How traffic reaches the two Services.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficSpec {
-    /// An Ingress whose backend is one of the two Services.
+    /// The Ingresses whose backend is one of the two Services.
     pub ingress: IngressSpec,
 }
 
-/// The Ingress that carries production traffic.
+/// The Ingresses that carry production traffic.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressSpec {
-    /// Name of the Ingress. Its backend is switched between the two Services; the shares of the stages are kept on an
-    /// Ingress of our own, `<name of the ModelRollout>-canary`.
-    #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 1))]
+    /// Names of every Ingress whose backend is one of the two Services, all of one class. Their backends are switched
+    /// between the two Services; the shares of the stages are kept on one Ingress of our own,
+    /// `<name of the ModelRollout>-canary`. Paths that name other Services are left alone.
+    #[schemars(with = "Vec<ObjectName>", length(min = 1, max = 8))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub names: Vec<String>,
     /// The annotation dialect that the ingress controller speaks. `nginx` is that of ingress-nginx, which the nginx
-    /// provider of Traefik (3.7 and later) speaks too.
+    /// provider of Traefik (3.7 and later) speaks too. `none` is for any other: the backend is switched in one step, and
+    /// `stages` is one stage of weight 100.
     #[serde(default)]
     pub controller: ControllerDialect,
 }
@@ -160,14 +198,20 @@ pub enum ControllerDialect {
     /// `nginx.ingress.kubernetes.io/canary` and `canary-weight` on a second Ingress.
     #[default]
     Nginx,
+    /// No shares: only the backend is switched.
+    None,
 }
 
 /// One step of the schedule.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[x_kube(
+    validation = Rule::new("self.weight > 0 || has(self.users)")
+        .message("a stage of weight 0 tries nothing unless it names users: give it users, or a weight from 1 to 100")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct StageSpec {
-    /// Share of production traffic that the target gets in this stage, in percent.
-    #[schemars(range(min = 1, max = 100))]
+    /// Share of production traffic that the target gets in this stage, in percent. 0 is only for named users.
+    #[schemars(range(min = 0, max = 100))]
     pub weight: i32,
     /// How long the stage lasts at least. It goes on longer while a gate has too few samples, while the target has too
     /// few ready Pods, and while an approval is missing.
@@ -181,6 +225,22 @@ pub struct StageSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10), inner(length(min = 1, max = 63)))]
     pub gates: Option<Vec<String>>,
+    /// Named users who get the target from this stage on, whatever the weight. Nobody else is touched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<UsersSpec>,
+}
+
+/// Users by the value of a request header.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsersSpec {
+    /// Name of the header, such as `x-user-id`. The same in every stage.
+    #[schemars(with = "HeaderName")]
+    pub header: String,
+    /// Its values, each compared whole. At most 50 in all stages together.
+    #[schemars(with = "Vec<HeaderValue>", length(min = 1, max = 50))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub values: Vec<String>,
 }
 
 /// Whether a person must agree before the next stage.

@@ -35,6 +35,10 @@ pub struct ModelRolloutStatus {
     /// The last promotion that stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_promoted: Option<Promoted>,
+    /// Deployment and template revision of the color that serves; a change outside of a rollout is told by an Event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub active_template: Option<String>,
     /// The two colors, while an attempt is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
@@ -56,11 +60,16 @@ pub struct ModelRolloutStatus {
     /// When the numbers of `gates` and `colors` were last written; they are refreshed at most every 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refreshed_at: Option<Time>,
+    /// Fields of ours that somebody else changed, and when they were written back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["ingress".into()]))]
+    pub drift: Vec<Drift>,
     /// The last acts (annotations) that were seen, with their effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub acts: Vec<ActRecord>,
-    /// The last attempts that ended, newest first.
+    /// The last attempts that ended, newest first: at most ten, and at most 16 KiB as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub history: Vec<HistoryEntry>,
@@ -100,6 +109,21 @@ pub struct Summary {
     /// What it waits for, in one sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// Somebody else's changes of an Ingress that were written back.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Drift {
+    /// Name of the Ingress.
+    #[schemars(length(max = 253))]
+    pub ingress: String,
+    /// Field manager that changed it, as far as the API server tells.
+    #[schemars(length(max = 128))]
+    pub manager: String,
+    /// When it was written back, newest first.
+    #[schemars(length(max = 3))]
+    pub times: Vec<Time>,
 }
 
 /// A promotion.
@@ -154,6 +178,19 @@ pub struct Attempt {
     /// What `to` was when it began: Deployment, template revision, model, prompt and content hash.
     #[schemars(length(max = 512))]
     pub revision: String,
+    /// What `from` was when it began: going back is going back to this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub from_revision: Option<String>,
+    /// The named Ingresses when it began, as `name/uid`: one that is deleted and created anew is another one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(max = 300)))]
+    pub ingresses: Vec<String>,
+    /// Set if an earlier color is started again to take all traffic back, and by what: no stages, and gates are shown but
+    /// do not act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cause")]
+    pub restore: Option<Cause>,
     /// Where it stands.
     pub step: Step,
     /// Index of the stage that runs, from 0.
@@ -168,6 +205,15 @@ pub struct Attempt {
     /// The stage (from 1) that was approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_stage: Option<i32>,
+    /// The stage (from 1) whose missing samples a person has passed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waived_stage: Option<i32>,
+    /// Whether a person asked for the switch without the remaining stages.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub promote_requested: bool,
+    /// The share that a person set by `spec.manualWeight` while paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manual_weight: Option<i32>,
     /// Hash of the gates that the evidence is judged by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gates_hash: Option<String>,
@@ -267,7 +313,8 @@ pub struct GateStatus {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActRecord {
-    /// `approve`, `rollback` or `retry`.
+    /// `approve`, `promote`, `rollback` or `retry`, or the name of one that is not known.
+    #[schemars(length(max = 64))]
     pub act: String,
     /// Number of the attempt that it was seen in.
     #[serde(default)]
@@ -305,11 +352,22 @@ pub struct HistoryEntry {
     /// What was tried.
     #[schemars(length(max = 512))]
     pub revision: String,
+    /// What it was compared with, and would go back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub from_revision: Option<String>,
     /// Its model, `name@version`.
     pub model: String,
     /// The version of its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Hash of its prompt's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_hash: Option<String>,
+    /// Images of its containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(max = 256)))]
+    pub images: Vec<String>,
     /// The largest share of traffic that it had, in percent.
     pub weight: i32,
     /// When it began.
@@ -320,6 +378,10 @@ pub struct HistoryEntry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub gates: Vec<GateRecord>,
+    /// The acts that ran in it, with their effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), inner(length(max = 256)))]
+    pub acts: Vec<String>,
 }
 
 /// The last verdict of a gate in an attempt that ended.
@@ -330,7 +392,18 @@ pub struct GateRecord {
     pub name: String,
     /// What the evidence said.
     pub verdict: Verdict,
+    /// The limit that it was judged by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub limit: String,
     /// The sentence that went with it.
     #[schemars(length(max = 256))]
     pub message: String,
+}
+
+impl Attempt {
+    /// The share of traffic that `to` has now, in percent.
+    pub fn share(&self) -> i32 {
+        self.manual_weight.unwrap_or(self.weight_intended)
+    }
 }

@@ -1,132 +1,196 @@
 //! Acts: annotations by which a person tells a running rollout something. Each runs once, is recorded with its effect, and
-//! is removed when that is on record. A stale one does nothing but tell the right command.
+//! is removed when that is on record. A stale or unknown one does nothing but tell the right command.
 
+use super::attempt::{hold_ends, restore};
 use super::draft::{Draft, Scene};
+use super::judging::{reason_of, waivable};
 use super::plan::Action;
 use super::time;
-use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_RETRY, ANNOTATION_ROLLBACK};
-use crate::api::reasons::{Reason, Step};
+use super::traffic::Backend;
+use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_PROMOTE, ANNOTATION_RETRY, ANNOTATION_ROLLBACK, DOMAIN};
+use crate::api::reasons::{Reason, Step, Verdict};
 use crate::api::{ActRecord, Attempt};
 
 /// How many acts are kept on record.
 const KEPT: usize = 10;
 /// Longest value that is recorded.
 const LONGEST: usize = 256;
+/// Longest name of an act that is recorded.
+const LONGEST_NAME: usize = 64;
 
 /// What was asked for and is to be done in this plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Go back, for this reason.
     pub rollback: Option<String>,
+    /// Start the old color, which is no longer kept, and go back to it.
+    pub restore: bool,
+}
+
+/// What an act did, or why it did nothing. `Later`: it cannot be told yet, and the act stays.
+enum Effect {
+    Done(String),
+    Ignored(String),
+    Later,
 }
 
 /// Reads the acts, records them, and applies those that only change the record.
 pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
     let mut asked = Asked::default();
-    for (annotation, act) in
-        [(ANNOTATION_APPROVE, "approve"), (ANNOTATION_ROLLBACK, "rollback"), (ANNOTATION_RETRY, "retry")]
-    {
-        let Some(value) = scene.rollout.annotations.get(annotation) else { continue };
-        draft.after.push(Action::RemoveAct { annotation, value: value.clone() });
+    let prefix = format!("{DOMAIN}/");
+    for (annotation, value) in &scene.rollout.annotations {
+        let Some(act) = annotation.strip_prefix(&prefix) else { continue };
         let attempt = draft.status.attempt.as_ref().map_or(0, |attempt| attempt.id);
+        let remove = Action::RemoveAct { annotation: annotation.clone(), value: value.clone() };
         if recorded(&draft.stored.acts, act, value, attempt) {
+            draft.after.push(remove);
             continue;
         }
-        let effect = match act {
-            "approve" => approve(scene, draft, value),
-            "rollback" => rollback(draft, value, &mut asked),
-            _ => retry(scene, draft),
+        let effect = match annotation.as_str() {
+            ANNOTATION_APPROVE => approve(scene, draft, value),
+            ANNOTATION_PROMOTE => promote(scene, draft, value),
+            ANNOTATION_ROLLBACK => rollback(scene, draft, value, &mut asked),
+            ANNOTATION_RETRY => retry(scene, draft),
+            _ => Effect::Ignored("this act is not known: there are approve, promote, rollback and retry".to_owned()),
         };
-        record(scene, draft, act, value, attempt, &effect);
+        if !matches!(effect, Effect::Later) {
+            draft.after.push(remove);
+            record(scene, draft, act, value, attempt, effect);
+        }
     }
     asked
 }
 
-type Effect = Result<String, String>;
-
 fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64) -> bool {
-    let value = clip(value);
+    let value = clip(value, LONGEST);
     // One that was ignored may be right later: an approval of a stage that has not begun yet.
     let applied = |past: &&ActRecord| past.effect.starts_with(Reason::ActApplied.as_str());
     let same = |past: &ActRecord| past.act == act && past.value == value && (past.attempt == attempt || act == "retry");
     acts.iter().filter(applied).any(same)
 }
 
-fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: &Effect) {
+fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: Effect) {
     let (reason, text) = match effect {
-        Ok(text) => (Reason::ActApplied, text),
-        Err(text) => (Reason::ActIgnored, text),
+        Effect::Done(text) => (Reason::ActApplied, text),
+        Effect::Ignored(text) => (Reason::ActIgnored, text),
+        Effect::Later => return,
     };
-    let message = format!("{act}={}: {text}", clip(value));
+    let (act, value) = (clip(act, LONGEST_NAME), clip(value, LONGEST));
+    let message = format!("{act}={value}: {text}");
     match reason {
         Reason::ActApplied => draft.tell(reason, format!("Act{act}"), message),
         _ => draft.warn(reason, format!("Act{act}"), message),
     }
-    let (act, value, effect) = (act.to_owned(), clip(value), format!("{reason}: {text}"));
+    let effect = clip(&format!("{reason}: {text}"), 512);
     draft.status.acts.insert(0, ActRecord { act, attempt, value, effect, time: time::floor(scene.now) });
     draft.status.acts.truncate(KEPT);
 }
 
+/// Passes the approval of the stage that runs, and, once its hold is over, its missing samples.
 fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
     let Some(mut attempt) = draft.open_attempt() else {
-        return Err("no attempt is open, nothing waits for an approval".to_owned());
+        return Effect::Ignored("no attempt is open, nothing waits for an approval".to_owned());
     };
-    let stage = attempt.stage_index + 1;
-    let waits = attempt.step == Step::Stage
-        && scene.rollout.stage_at(attempt.weight_intended).is_some_and(|stage| stage.approval);
-    if !waits {
-        return Err(format!("stage {stage} of attempt {} needs no approval", attempt.id));
+    let number = attempt.stage_index + 1;
+    if attempt.step != Step::Stage {
+        return Effect::Ignored(format!("attempt {} is in step {}, no stage waits for an approval", attempt.id, attempt.step));
     }
-    if value.trim() != format!("{}/{stage}", attempt.id) {
-        return Err(format!(
-            "this is stage {stage} of attempt {}: to approve it, {}",
-            attempt.id,
-            approve_command(scene, &attempt)
+    let wanted = format!("{}/{number}", attempt.id);
+    if value.trim() != wanted {
+        let command = approve_command(scene, &attempt);
+        return Effect::Ignored(format!("this is stage {number} of attempt {}: to approve it, {command}", attempt.id));
+    }
+    let required = scene.rollout.stage_at(attempt.weight_intended).is_some_and(|stage| stage.approval);
+    let over = hold_ends(scene.rollout, &attempt).is_some_and(|end| end <= scene.now);
+    let missing: Vec<String> = draft
+        .stored
+        .gates
+        .iter()
+        .filter(|gate| over && gate.verdict == Verdict::Hold && waivable(reason_of(gate)))
+        .map(|gate| format!("{}: {}", gate.name, gate.message))
+        .collect();
+    if !required && missing.is_empty() {
+        return Effect::Ignored(format!(
+            "stage {number} of attempt {} needs no approval; samples that are missing can be passed over when its hold is over",
+            attempt.id
         ));
     }
-    attempt.approved_stage = Some(stage);
-    draft.tell(
-        Reason::StageApproved,
-        format!("ApproveStage{stage}"),
-        format!("stage {stage} of attempt {} was approved", attempt.id),
-    );
+    if required {
+        attempt.approved_stage = Some(number);
+        let message = format!("stage {number} of attempt {} was approved", attempt.id);
+        draft.tell(Reason::StageApproved, format!("ApproveStage{number}"), message);
+    }
+    let mut text = format!("stage {number} may be left when its hold is over and its gates pass");
+    if !missing.is_empty() {
+        attempt.waived_stage = Some(number);
+        let what = missing.join("; ");
+        text = format!("{}: stage {number} may be left although samples are missing ({what})", Reason::ApprovedWithoutEvidence);
+        let message = format!("stage {number} of attempt {} may be left although samples are missing ({what})", attempt.id);
+        draft.warn(Reason::ApprovedWithoutEvidence, format!("WaiveStage{number}"), message);
+    }
     draft.status.attempt = Some(attempt);
-    Ok(format!("stage {stage} may be left when its hold is over and its gates pass"))
+    Effect::Done(text)
 }
 
-fn rollback(draft: &Draft, value: &str, asked: &mut Asked) -> Effect {
-    if draft.open_attempt().is_none() {
-        return Err(
-            "no attempt is open and the old color is no longer kept: to go back, set spec.target to the other color"
-                .to_owned(),
-        );
+/// Skips the remaining stages and missing samples; never a failed gate, readiness, capacity or binding.
+fn promote(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
+    let Some(mut attempt) = draft.open_attempt() else {
+        return Effect::Ignored("no attempt is open, there is nothing to promote".to_owned());
+    };
+    if !matches!(attempt.step, Step::Preparing | Step::Stage) {
+        return Effect::Ignored(format!("attempt {} is in step {} already", attempt.id, attempt.step));
     }
-    asked.rollback = Some(clip(value));
-    Ok("traffic goes back".to_owned())
+    if value.trim() != attempt.id.to_string() {
+        let command = scene.command(ANNOTATION_PROMOTE, &attempt.id.to_string());
+        return Effect::Ignored(format!("this is attempt {}: to promote it, run: {command}", attempt.id));
+    }
+    attempt.promote_requested = true;
+    let when = if scene.rollout.paused { "when spec.paused is false again" } else { "as soon as it is ready for it" };
+    let text = format!(
+        "{} gets all traffic {when}, without the remaining stages; a gate that fails still sends it back",
+        attempt.to
+    );
+    draft.warn(Reason::PromoteRequested, format!("PromoteNow{}", attempt.id), format!("attempt {}: {text}", attempt.id));
+    draft.status.attempt = Some(attempt);
+    Effect::Done(text)
+}
+
+fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> Effect {
+    if draft.open_attempt().is_some() {
+        asked.rollback = Some(clip(value, LONGEST));
+        return Effect::Done("traffic goes back".to_owned());
+    }
+    let Some(active) = draft.status.active_color else { return Effect::Later };
+    if scene.position() == Backend::One(active.other()) {
+        // The same person has switched the backend by hand, as the runbook says for a dead operator.
+        return Effect::Done(format!("the backend names {} already", active.other()));
+    }
+    match restore::possible(scene, draft, active) {
+        Ok(color) => {
+            asked.restore = true;
+            Effect::Done(format!("{color} is started, and gets all traffic back when it is ready: {}", clip(value, LONGEST)))
+        }
+        Err((Reason::Unreadable, _)) if restore::candidate(draft, active).is_some() => Effect::Later,
+        Err((_, why)) => Effect::Ignored(why),
+    }
 }
 
 fn retry(scene: Scene<'_>, draft: &mut Draft) -> Effect {
     if draft.open_attempt().is_some() {
-        return Err("an attempt is open already".to_owned());
+        return Effect::Ignored("an attempt is open already".to_owned());
     }
     if draft.status.failed_revision.is_none() || draft.status.active_color == Some(scene.rollout.target) {
-        return Err("no revision of the target was rolled back, there is nothing to try again".to_owned());
+        return Effect::Ignored("no revision of the target was rolled back, there is nothing to try again".to_owned());
     }
     draft.status.failed_revision = None;
-    Ok("the same revision is tried again".to_owned())
+    Effect::Done("the same revision is tried again".to_owned())
 }
 
 /// The command that approves the stage that runs.
 pub fn approve_command(scene: Scene<'_>, attempt: &Attempt) -> String {
-    format!(
-        "run: kubectl annotate -n {} modelrollout {} {ANNOTATION_APPROVE}={}/{}",
-        scene.rollout.namespace,
-        scene.rollout.name,
-        attempt.id,
-        attempt.stage_index + 1
-    )
+    format!("run: {}", scene.command(ANNOTATION_APPROVE, &format!("{}/{}", attempt.id, attempt.stage_index + 1)))
 }
 
-fn clip(value: &str) -> String {
-    value.chars().take(LONGEST).collect()
+fn clip(value: &str, longest: usize) -> String {
+    value.chars().take(longest).collect()
 }

@@ -51,6 +51,11 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
         }
         Lookup::Found(_) => {}
     }
+    if !prompt.in_template {
+        let message =
+            format!("ConfigMap {} with prompt {} is there; who reads it is not checked", prompt.config_map, prompt.version);
+        return Ok((Reason::Declared, message));
+    }
     let Some(deployment) = seen.deployment.found() else {
         return Err((Reason::Unreadable, format!("the Deployment {} is not there to be checked", side.deployment)));
     };
@@ -60,11 +65,18 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
         Err((
             Reason::PromptNotReferenced,
             format!(
-                "the Pod template of {} does not refer to the ConfigMap {}: add it as a volume, env or envFrom",
+                "the Pod template of {} does not refer to the ConfigMap {}: add it as a volume, env or envFrom, or set promptTemplate.binding to Declared if other Pods read it",
                 side.deployment, prompt.config_map
             ),
         ))
     }
+}
+
+/// Which Deployment and which of its templates is there, in one short text. `None` while that cannot be told.
+pub fn template(color: Color, seen: &ColorSeen) -> Option<String> {
+    let DeploymentSeen { uid, generation, observed_generation, template_revision, .. } = seen.deployment.found()?;
+    let observed = observed_generation >= generation && !template_revision.is_empty();
+    observed.then(|| format!("{color}/{uid}/{template_revision}"))
 }
 
 /// What a color is, in one short text: Deployment and its template revision, model, prompt and the prompt's content.

@@ -1,29 +1,34 @@
-//! The object is being deleted: before the backend is switched traffic goes back, after that it stays. It only patches and
+//! The object is being deleted: before every backend is switched traffic goes back, after that it stays. It only patches and
 //! deletes, asks no Prometheus, and scales nothing.
 
 use super::draft::Draft;
 use super::observed::{IngressSeen, Lookup, Observed};
-use super::plan::Action;
+use super::plan::{Action, Order};
+use super::rollout::{self, Rollout};
 use super::time;
-use super::traffic::nginx;
+use super::traffic::{self, Backend, nginx};
+use crate::api::ModelRollout;
 use crate::api::reasons::Step;
 use k8s_openapi::jiff::Timestamp;
 
 /// Removes what is ours, then the finalizer. Deleting the canary is what takes traffic back before the switch, and changes
-/// nothing after it.
-pub fn run(uid: &str, has_finalizer: bool, deleted: Timestamp, seen: &Observed, now: Timestamp, draft: &mut Draft) {
-    if !has_finalizer {
+/// nothing after it; a switch that is half done is taken back.
+pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Timestamp, draft: &mut Draft) {
+    if !rollout::has_finalizer(object) {
         return;
     }
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let ours = |object: &Lookup<IngressSeen>| object.found().filter(|found| found.is_owned_by(uid)).cloned();
-    if matches!(seen.canary, Lookup::Unreadable(_)) || matches!(seen.anchor, Lookup::Unreadable(_)) {
+    let unreadable = |object: &Lookup<IngressSeen>| matches!(object, Lookup::Unreadable(_));
+    if unreadable(&seen.canary) || unreadable(&seen.anchor) || seen.ingresses.values().any(unreadable) {
         return;
     }
     let (canary, anchor) = (ours(&seen.canary), ours(&seen.anchor));
     if let Some(canary) = canary.as_ref().filter(|canary| !canary.deleting) {
         draft.actions.push(nginx::remove(canary, true));
     }
-    if let Some(anchor) = anchor.as_ref().filter(|anchor| !anchor.deleting) {
+    let half = take_back(object, seen, draft);
+    if let Some(anchor) = anchor.as_ref().filter(|anchor| !anchor.deleting && !half) {
         // The controller may still be following a switch: the anchor goes when it has had time.
         let switching =
             draft.stored.attempt.as_ref().is_some_and(|attempt| attempt.open && attempt.step != Step::Preparing);
@@ -34,7 +39,19 @@ pub fn run(uid: &str, has_finalizer: bool, deleted: Timestamp, seen: &Observed, 
             draft.actions.push(nginx::remove(anchor, false));
         }
     }
-    if canary.is_none() && anchor.is_none() {
+    if canary.is_none() && anchor.is_none() && !half {
         draft.actions.push(Action::RemoveFinalizer);
     }
+}
+
+/// Takes a half-done switch back. True if there is one.
+fn take_back(object: &ModelRollout, seen: &Observed, draft: &mut Draft) -> bool {
+    let (Ok(rollout), Some(attempt)) = (Rollout::parse(object), draft.open_attempt()) else { return false };
+    let mains: Vec<&IngressSeen> = seen.ingresses.values().filter_map(Lookup::found).collect();
+    if traffic::backend(&rollout, mains.iter().copied()) != Backend::Mixed {
+        return false;
+    }
+    draft.order = Order::TrafficFirst;
+    draft.actions.extend(traffic::switch(&rollout, &mains, attempt.to, false));
+    true
 }

@@ -2,10 +2,11 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::observed::Observed;
+use super::observed::{IngressSeen, Lookup, Observed};
 use super::plan::{Action, Need, Note, Order};
 use super::rollout::Rollout;
-use crate::api::reasons::{Phase, Reason};
+use super::traffic::{self, Backend};
+use crate::api::reasons::{ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color, GateStatus, ModelRolloutStatus};
 
 /// What is given: the settings, the facts and the time.
@@ -17,6 +18,29 @@ pub struct Scene<'a> {
     pub seen: &'a Observed,
     /// The time.
     pub now: Timestamp,
+}
+
+impl<'a> Scene<'a> {
+    /// The named Ingresses that are there, by name.
+    pub fn mains(self) -> Vec<&'a IngressSeen> {
+        self.seen.ingresses.values().filter_map(Lookup::found).collect()
+    }
+
+    /// Which color they name, taken together.
+    pub fn position(self) -> Backend {
+        traffic::backend(self.rollout, self.mains())
+    }
+
+    /// Who sets the replicas of `color`'s Deployment instead of us.
+    pub fn autoscaler(self, color: Color) -> Option<&'a str> {
+        self.seen.colors.get(color).autoscaler.as_deref()
+    }
+
+    /// A command that sets an act.
+    pub fn command(self, annotation: &str, value: &str) -> String {
+        let Rollout { namespace, name, .. } = self.rollout;
+        format!("kubectl annotate -n {namespace} modelrollout {name} {annotation}={value}")
+    }
 }
 
 /// Where the rollout stands, for people: becomes the phase, the message and most conditions.
@@ -94,6 +118,11 @@ impl Draft {
     /// The attempt under way.
     pub fn open_attempt(&self) -> Option<Attempt> {
         self.status.attempt.clone().filter(|attempt| attempt.open)
+    }
+
+    /// Whether the status as it was found has `reason` on `kind`. Only to tell a thing once, never to decide.
+    pub fn said(&self, kind: ConditionType, reason: Reason) -> bool {
+        self.stored.conditions.iter().any(|one| one.type_ == kind.as_str() && one.reason == reason.as_str())
     }
 
     /// Sets the color that carries traffic.

@@ -21,8 +21,14 @@ const STALE: Duration = Duration::from_secs(30);
 pub struct Judged {
     /// The first gate that failed, with its sentence.
     pub failed: Option<(String, String)>,
-    /// The first gate without a verdict, with its reason and sentence.
-    pub waiting: Option<(String, Reason, String)>,
+    /// The gates without a verdict, each with its reason and sentence.
+    pub waiting: Vec<(String, Reason, String)>,
+}
+
+/// Whether a person may pass over a gate that has no verdict for this reason: evidence that will not come. What is broken has
+/// to be mended instead.
+pub fn waivable(reason: Reason) -> bool {
+    matches!(reason, Reason::InsufficientSamples | Reason::NoData | Reason::NoBaseline | Reason::BucketTooCoarse)
 }
 
 /// Since when requests count, and under which key readings are taken.
@@ -63,8 +69,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
             Verdict::Fail if judged.failed.is_none() => {
                 judged.failed = Some((gate.name.clone(), status.message.clone()));
             }
-            Verdict::Hold if judged.waiting.is_none() => {
-                judged.waiting = Some((gate.name.clone(), reason_of(&status), status.message.clone()));
+            Verdict::Hold => {
+                judged.waiting.push((gate.name.clone(), reason_of(&status), status.message.clone()));
             }
             _ => {}
         }
@@ -159,7 +165,8 @@ fn idle(gate: &Gate) -> GateStatus {
     status(gate, judgement)
 }
 
-fn reason_of(status: &GateStatus) -> Reason {
+/// The reason of a verdict.
+pub fn reason_of(status: &GateStatus) -> Reason {
     Reason::ALL.iter().copied().find(|reason| reason.as_str() == status.reason).unwrap_or(Reason::NoData)
 }
 

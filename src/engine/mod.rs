@@ -10,6 +10,7 @@ mod conditions;
 pub mod count;
 mod deletion;
 mod draft;
+mod drift;
 pub mod gate;
 mod judging;
 pub mod observed;
@@ -38,8 +39,7 @@ pub use preflight::elder;
 pub fn plan(object: &ModelRollout, seen: &Observed, now: Timestamp) -> Plan {
     let mut draft = Draft::new(object.status.clone().unwrap_or_default());
     if let Some(deleted) = rollout::deleted_at(object) {
-        let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        deletion::run(uid, rollout::has_finalizer(object), deleted, seen, now, &mut draft);
+        deletion::run(object, deleted, seen, now, &mut draft);
         return finish(draft);
     }
     match Rollout::parse(object) {
@@ -60,7 +60,7 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         attempt::advance(scene, draft, &asked);
         None
     } else {
-        rest::run(scene, draft).err()
+        rest::run(scene, draft, &asked).err()
     };
     if problem.as_ref().is_some_and(|problem| problem.reason == Reason::Unreadable) {
         // What could not be read is no finding: say and do nothing until it can be.
@@ -70,9 +70,10 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         draft.notes.clear();
         return;
     }
-    if draft.actions == [plan::Action::AddFinalizer] && draft.after.is_empty() {
+    if draft.actions == [plan::Action::AddFinalizer] {
         // The attempt is opened by the next plan; everything else is written with it, in one write.
         draft.status = draft.stored.clone();
+        draft.after.clear();
         draft.notes.clear();
         return;
     }
@@ -80,6 +81,7 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         // What does not fit together gets no write.
         draft.actions.retain(|action| matches!(action, plan::Action::DeleteIngress { .. }));
     }
+    report::template(scene, draft);
     report::fill(scene, draft, problem.as_ref());
 }
 

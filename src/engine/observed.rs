@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::Color;
 use crate::api::reasons::Reason;
+use crate::api::{Color, names};
 
 /// A fact about one object, and how we know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,10 @@ impl<T> ByColor<T> {
 pub struct Observed {
     /// The two sides.
     pub colors: ByColor<ColorSeen>,
-    /// The Ingress of `spec.traffic.ingress.names`.
-    pub ingress: Lookup<IngressSeen>,
+    /// The Ingresses of `spec.traffic.ingress.names`, by name.
+    pub ingresses: BTreeMap<String, Lookup<IngressSeen>>,
+    /// Other Ingresses of the namespace that name one of the two Services, or that are canaries; never ours.
+    pub others: Vec<IngressSeen>,
     /// The Ingress that has the name of our canary, whoever owns it.
     pub canary: Lookup<IngressSeen>,
     /// The Ingress that has the name of our anchor, whoever owns it.
@@ -86,6 +88,10 @@ pub struct ColorSeen {
     pub endpoints: Lookup<i32>,
     /// The ConfigMap of its prompt; `Missing` also if the spec names none.
     pub prompt: Lookup<PromptSeen>,
+    /// Names of the Deployments of the namespace whose Pods its Service selects.
+    pub selected: BTreeSet<String>,
+    /// The HorizontalPodAutoscaler that scales its Deployment.
+    pub autoscaler: Option<String>,
 }
 
 /// What matters of a Deployment.
@@ -115,13 +121,71 @@ pub struct DeploymentSeen {
     pub config_maps: BTreeSet<String>,
     /// Its Pod selector, as a label selector in text form.
     pub selector: String,
+    /// Labels of the Pod template.
+    pub labels: BTreeMap<String, String>,
+    /// Images of its containers, init containers excepted.
+    pub images: Vec<String>,
+    /// How its Pods end.
+    pub shutdown: Shutdown,
+    /// Field manager that declares `spec.replicas` (server-side apply, or `kubectl apply`): it may set them back.
+    pub replicas_declared_by: Option<String>,
+    /// Who wrote `spec.replicas` last, and when.
+    pub replicas_written: Option<Written>,
+}
+
+/// How the Pods of a template end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shutdown {
+    /// `terminationGracePeriodSeconds`.
+    pub grace_seconds: i64,
+    /// Whether a container has a preStop hook.
+    pub pre_stop: bool,
+    /// The longest preStop `sleep`, in seconds.
+    pub sleep_seconds: i64,
+}
+
+/// Who wrote a field, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its field manager.
+    pub manager: String,
+    /// The time of its last write.
+    pub at: Timestamp,
 }
 
 /// What matters of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceSeen {
-    /// Whether it selects Pods at all.
-    pub has_selector: bool,
+    /// Its selector; empty: it selects no Pods.
+    pub selector: BTreeMap<String, String>,
+    /// Its ports.
+    pub ports: Vec<ServicePortSeen>,
+    /// `publishNotReadyAddresses`.
+    pub publishes_not_ready: bool,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePortSeen {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its number.
+    pub number: i32,
+}
+
+impl ServiceSeen {
+    /// Whether it has the port that a path names.
+    pub fn has(&self, port: &PortSeen) -> bool {
+        self.ports.iter().any(|one| match port {
+            PortSeen::Name(name) => one.name.as_ref() == Some(name),
+            PortSeen::Number(number) => one.number == *number,
+        })
+    }
+
+    /// Whether it selects Pods with these labels.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        !self.selector.is_empty() && self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
 }
 
 /// What matters of the Pods that a Deployment's selector selects.
@@ -210,6 +274,17 @@ impl IngressSeen {
     /// Whether the ModelRollout of `uid` is its controller owner: then it is ours to change and to delete.
     pub fn is_owned_by(&self, uid: &str) -> bool {
         self.owner_uid.as_deref() == Some(uid)
+    }
+
+    /// Whether it is a canary in the nginx dialect.
+    pub fn is_canary(&self) -> bool {
+        self.annotations.get(names::NGINX_CANARY).is_some_and(|value| value == "true")
+    }
+
+    /// Whether any of its backends is `service`.
+    pub fn uses(&self, service: &str) -> bool {
+        self.default_backend.as_deref() == Some(service)
+            || self.paths.iter().any(|path| path.service.as_deref() == Some(service))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the engine wants done: data only. `shell/apply.rs` carries it out, in order, and decides nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -46,7 +47,7 @@ pub enum Action {
     /// Remove an act's annotation (JSON Patch with `test` on its value).
     RemoveAct {
         /// The annotation.
-        annotation: &'static str,
+        annotation: String,
         /// The value that was seen.
         value: String,
     },
@@ -80,16 +81,16 @@ pub enum Action {
         replicas: i32,
         /// The precondition.
         resource_version: String,
-        /// For a scale-down: the Ingress must be read once more and must not name this Service in any backend.
+        /// For a scale-down: the Ingresses must be read once more and must not name this Service in any backend.
         unless_serving: Option<ServingCheck>,
     },
 }
 
-/// Guards a scale-down: `ingress` must not name `service`.
+/// Guards a scale-down: none of `ingresses` may name `service`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingCheck {
-    /// The Ingress to read; a missing one passes, an unreadable one does not.
-    pub ingress: String,
+    /// The Ingresses to read; a missing one passes, an unreadable one does not.
+    pub ingresses: Vec<String>,
     /// The Service whose Pods are about to go.
     pub service: String,
 }
@@ -182,8 +183,8 @@ pub struct Note {
 pub struct Need {
     /// Watch the Pods and EndpointSlices of both colors.
     pub pods: bool,
-    /// Watch the ConfigMaps of both prompts.
-    pub prompts: bool,
+    /// Watch the ConfigMaps of these colors' prompts.
+    pub prompts: BTreeSet<Color>,
     /// Ask the metrics sources.
     pub gates: Option<GateNeed>,
 }

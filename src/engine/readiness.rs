@@ -99,10 +99,12 @@ mod tests {
                 observed_generation: 3,
                 ..DeploymentSeen::default()
             }),
-            service: Lookup::Found(ServiceSeen { has_selector: true }),
+            service: Lookup::Found(ServiceSeen::default()),
             pods: Lookup::Found(PodsSeen { ready: pods, reasons: vec![] }),
             endpoints: Lookup::Found(endpoints),
             prompt: Lookup::Missing,
+            selected: [].into(),
+            autoscaler: None,
         }
     }
 

@@ -1,12 +1,33 @@
 //! The status for people: phase, columns, colors, conditions. Derived from what was decided; decides nothing.
 
+use super::attempt::{self, restore};
 use super::binding;
 use super::conditions::{Conditions, Truth};
 use super::draft::{Draft, Scene};
-use super::preflight::Problem;
+use super::preflight::{self, Problem};
 use super::readiness;
+use crate::api::names::ANNOTATION_ROLLBACK;
 use crate::api::reasons::{ConditionType, Phase, Reason, Role, Step, Verdict};
 use crate::api::{Attempt, Color, ColorStatus, GateStatus, Summary};
+
+/// Remembers which template serves, and tells when it changes outside of a rollout.
+pub fn template(scene: Scene<'_>, draft: &mut Draft) {
+    let Some(active) = draft.status.active_color else { return };
+    let Some(now) = binding::template(active, scene.seen.colors.get(active)) else { return };
+    let before = draft.stored.active_template.clone().filter(|_| draft.stored.active_color == Some(active));
+    // While an attempt is open the change is a reason to hold, and is told as that.
+    let at_rest = draft.open_attempt().is_none();
+    if at_rest && before.is_some_and(|before| before != now) {
+        let message = format!(
+            "the Deployment {} of {active}, which serves, changed outside of a rollout: its Pods are replaced without stages and without judging",
+            scene.rollout.side(active).deployment
+        );
+        draft.warn(Reason::ActiveTemplateChanged, "ChangeActiveTemplate", message);
+    }
+    if at_rest || draft.status.active_template.is_none() || draft.stored.active_color != Some(active) {
+        draft.status.active_template = Some(now);
+    }
+}
 
 /// Fills in everything that is for people.
 pub fn fill(scene: Scene<'_>, draft: &mut Draft, problem: Option<&Problem>) {
@@ -23,20 +44,22 @@ pub fn fill(scene: Scene<'_>, draft: &mut Draft, problem: Option<&Problem>) {
     draft.status.conditions = conditions(scene, draft, problem);
 }
 
-/// At the target, a missing standby matters only to the next rollout.
+/// At the target, what does not fit matters only to the next rollout.
 fn problem_is_harmless(scene: Scene<'_>, draft: &Draft) -> bool {
-    draft.stand.reason == Reason::AtTarget && draft.status.active_color == Some(scene.rollout.target)
+    let moved = matches!(draft.stand.phase, Phase::Stable | Phase::Holding) && draft.stand.reason != Reason::NotChecked;
+    moved && draft.status.active_color == Some(scene.rollout.target)
 }
 
 fn colors(scene: Scene<'_>, attempt: &Attempt) -> Vec<ColorStatus> {
     let buffering = attempt.step == Step::Buffering;
-    let weight = if buffering { 100 } else { attempt.weight_intended };
+    let weight = if buffering { 100 } else { attempt.share() };
     Color::BOTH
         .into_iter()
         .map(|color| {
             let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
             let readiness = readiness::of(seen);
             let role = match (color == attempt.to, buffering) {
+                (true, false) if restore::untouched(attempt.step) => Role::Idle,
                 (true, false) => Role::Canary,
                 (true, true) | (false, false) => Role::Stable,
                 (false, true) => Role::Draining,
@@ -66,8 +89,9 @@ fn summary(scene: Scene<'_>, draft: &Draft) -> Summary {
             .map(|attempt| format!("{}/{}", attempt.stage_index + 1, rollout.stages.len()))
             .unwrap_or_default(),
         weight: active.map(|active| match &attempt {
-            Some(attempt) if attempt.step != Step::Buffering => attempt.weight_intended,
-            _ => i32::from(active == rollout.target) * 100,
+            Some(attempt) if attempt.to != rollout.target => 100 - in_force(attempt),
+            Some(attempt) => in_force(attempt),
+            None => i32::from(active == rollout.target) * 100,
         }),
         gates: if attempt.is_some() { tally(&draft.status.gates) } else { String::new() },
         model: active.map(|active| rollout.side(active).model.clone()).unwrap_or_default(),
@@ -76,6 +100,11 @@ fn summary(scene: Scene<'_>, draft: &Draft) -> Summary {
         target_prompt: prompt(rollout.target),
         message: draft.stand.message.chars().take(1024).collect(),
     }
+}
+
+/// The share that the attempt's target has.
+fn in_force(attempt: &Attempt) -> i32 {
+    if attempt.step == Step::Buffering { 100 } else { attempt.share() }
 }
 
 /// `1/2 passing: p99 …` for the column.
@@ -103,21 +132,24 @@ fn conditions(
     let stand = &draft.stand;
     let ready = match stand.phase {
         Phase::Stable => Truth::True,
-        Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering => Truth::Unknown,
+        Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering | Phase::Restoring => Truth::Unknown,
         _ => Truth::False,
     };
     out.set(ConditionType::Ready, ready, stand.reason, stand.message.clone());
     match problem {
         Some(problem) => out.set(ConditionType::Preflight, Truth::False, problem.reason, problem.message.clone()),
-        None => out.set(
-            ConditionType::Preflight,
-            Truth::True,
-            Reason::Passed,
-            "everything that the rollout refers to is there and fits together",
-        ),
+        None => {
+            let (reason, message) = advice(scene);
+            out.set(ConditionType::Preflight, Truth::True, reason, message);
+        }
     }
     let progressing = match stand.phase {
-        Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering | Phase::RollingBack => Truth::True,
+        Phase::Preparing
+        | Phase::Progressing
+        | Phase::Promoting
+        | Phase::Buffering
+        | Phase::RollingBack
+        | Phase::Restoring => Truth::True,
         _ => Truth::False,
     };
     out.set(ConditionType::Progressing, progressing, stand.reason, stand.message.clone());
@@ -131,6 +163,16 @@ fn conditions(
     out.set(ConditionType::TrafficVerified, Truth::Unknown, reason, message);
     rollback(scene, draft, &mut out);
     out.finish()
+}
+
+/// What does not stand in the way but may hurt later.
+fn advice(scene: Scene<'_>) -> (Reason, String) {
+    let all = preflight::advice(scene.rollout, scene.seen);
+    let Some(first) = all.first() else {
+        return (Reason::Passed, "everything that the rollout refers to is there and fits together".to_owned());
+    };
+    let text: Vec<&str> = all.iter().map(|one| one.message.as_str()).collect();
+    (first.reason, format!("nothing stands in the way, but: {}", text.join("; ")))
 }
 
 fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
@@ -173,7 +215,7 @@ fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
 fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let open = draft.open_attempt();
     // Prompts are looked at while a rollout is wanted; at rest nothing is watched for them.
-    let wanted = open.is_some() || draft.need.prompts;
+    let wanted = open.is_some() || draft.need.prompts.contains(&scene.rollout.target);
     let at_rest = open.is_none();
     let color = open.map_or(scene.rollout.target, |attempt| attempt.to);
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
@@ -196,56 +238,84 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     }
 }
 
+/// Whether, and how fast, one could go back now.
 fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let kind = ConditionType::RollbackReady;
-    let attempt = draft.status.attempt.as_ref();
-    match attempt {
-        Some(attempt) if attempt.open && attempt.step == Step::RollingBack => {
-            out.set(kind, Truth::False, Reason::RollbackBlocked, draft.stand.message.clone());
+    match draft.open_attempt() {
+        Some(attempt) => {
+            let (truth, reason, message) = while_open(scene, draft, &attempt);
+            out.set(kind, truth, reason, message);
         }
-        Some(attempt) if attempt.open && attempt.step == Step::Buffering => {
-            let ready = readiness::at_least_known(scene.seen.colors.get(attempt.from)).unwrap_or(0);
-            let truth = if ready > 0 { Truth::True } else { Truth::False };
-            let until = attempt.buffer_ends_at.as_ref().map(|ends| ends.0.to_string()).unwrap_or_default();
-            let message = format!(
-                "one write goes back to {} until {until}: set spec.target to {} or annotate rollback=<reason>",
-                attempt.from, attempt.from
-            );
-            out.set(kind, truth, Reason::Buffered, message);
-        }
-        Some(attempt) if attempt.open => {
-            out.set(
-                kind,
-                Truth::True,
-                Reason::OneWrite,
-                format!("one write takes all traffic back to {}", attempt.from),
-            );
-        }
-        Some(attempt) if attempt.cause.is_none() => out.set(
-            kind,
-            Truth::False,
-            Reason::NotKept,
-            format!(
-                "{} is no longer kept for a rollback; setting spec.target to it starts a rollout in stages",
-                attempt.from
-            ),
-        ),
-        _ => out.set(kind, Truth::Unknown, Reason::NothingToRollBackTo, "no promotion is there to go back from"),
+        None => match draft.status.active_color.map(|active| at_rest(scene, draft, active)) {
+            Some(Ok((reason, message))) => out.set(kind, Truth::True, reason, message),
+            Some(Err((Reason::NothingToRollBackTo, message))) => {
+                out.set(kind, Truth::Unknown, Reason::NothingToRollBackTo, message);
+            }
+            // A watch that has just begun is no news.
+            Some(Err((Reason::Unreadable, _))) | None => out.keep(kind),
+            Some(Err((reason, message))) => out.set(kind, Truth::False, reason, message),
+        },
     }
-    let back =
-        attempt.filter(|attempt| !attempt.open && draft.status.failed_revision.is_some() && attempt.cause.is_some());
+    let last = draft.status.attempt.as_ref().filter(|last| !last.open && draft.status.failed_revision.is_some());
+    let back = last.filter(|last| last.cause.is_some() || last.restore.is_some());
     match back {
         Some(attempt) => {
-            let cause = attempt.cause_message.clone().unwrap_or_default();
-            out.set(
-                ConditionType::RolledBack,
-                Truth::True,
-                Reason::RolledBack,
-                format!("attempt {}: {cause}", attempt.id),
-            );
+            let cause = attempt.cause_message.clone().unwrap_or_else(|| format!("{} was restored", attempt.to));
+            let message = format!("attempt {}: {cause}", attempt.id);
+            out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, message);
         }
         None => {
             out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back");
         }
     }
+}
+
+fn while_open(scene: Scene<'_>, draft: &Draft, attempt: &Attempt) -> (Truth, Reason, String) {
+    let from = attempt.from;
+    let ready = readiness::at_least_known(scene.seen.colors.get(from)).unwrap_or(0);
+    let down = format!("{from} has no ready Pod to go back to: start its Pods");
+    if attempt.step == Step::RollingBack {
+        return (Truth::False, Reason::RollbackBlocked, draft.stand.message.clone());
+    }
+    if restore::untouched(attempt.step) {
+        return (Truth::True, Reason::OneWrite, format!("{from} carries all traffic; setting spec.target back ends the attempt"));
+    }
+    if ready == 0 {
+        return (Truth::False, Reason::OldColorDown, down);
+    }
+    if let Some((reason, message)) = attempt::old_changed(scene, attempt) {
+        return (Truth::False, reason, message);
+    }
+    if attempt.step != Step::Buffering {
+        return (Truth::True, Reason::OneWrite, format!("one write takes all traffic back to {from}"));
+    }
+    let until = match (scene.rollout.paused, &attempt.buffer_ends_at) {
+        (false, Some(ends)) => format!(" until {}", ends.0),
+        _ => String::new(),
+    };
+    let few = if ready < attempt.active_replicas {
+        format!("; only {ready} of {} Pods are ready there", attempt.active_replicas)
+    } else {
+        String::new()
+    };
+    let message = format!(
+        "one write for each Ingress goes back to {from}{until}: set spec.target to {from}, or run: {}{few}",
+        scene.command(ANNOTATION_ROLLBACK, "REASON")
+    );
+    (Truth::True, Reason::Buffered, message)
+}
+
+fn at_rest(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<(Reason, String), (Reason, String)> {
+    let color = restore::possible(scene, draft, active)?;
+    let desired = |color| scene.seen.colors.get(color).deployment.found().map_or(0, |deployment| deployment.desired);
+    let (old, needed) = (desired(color), desired(active).max(1));
+    let command = scene.command(ANNOTATION_ROLLBACK, "REASON");
+    if old >= needed {
+        let message = format!("{color} is still up; one switch goes back to it when its Pods are seen to be ready: {command}");
+        return Ok((Reason::StillUp, message));
+    }
+    let message = format!(
+        "{color} is what it was when it was left; its Pods are started first ({old} of {needed} replicas now), then one switch goes back to it: {command}"
+    );
+    Ok((Reason::ColdStart, message))
 }

@@ -1,73 +1,153 @@
 //! No attempt is open: clean up after the last one, follow what others did, and start an attempt if one is due.
 
-use super::attempt;
+use super::acts::Asked;
+use super::attempt::{self, restore};
 use super::binding;
 use super::draft::{Draft, Scene};
+use super::drift;
 use super::observed::{IngressSeen, Lookup};
 use super::plan::{Action, Order};
 use super::preflight::{self, Problem};
 use super::readiness;
 use super::time;
-use super::traffic::nginx;
-use crate::api::Color;
-use crate::api::reasons::{Phase, Reason};
+use super::traffic::{self, Backend, nginx};
+use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
+use crate::api::{Attempt, Color};
 
 /// Decides what to do while no attempt is open.
-pub fn run(scene: Scene<'_>, draft: &mut Draft) -> Result<(), Problem> {
+pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
-    let serving = preflight::ingress(scene.rollout, scene.seen)?;
-    let active = match draft.status.active_color {
-        Some(active) => follow(scene, draft, active, serving),
-        None => adopt(scene, draft, serving),
+    let backend = preflight::backends(scene.rollout, scene.seen)?;
+    let active = match (draft.status.active_color, backend) {
+        (Some(active), backend) => follow(scene, draft, active, backend),
+        (None, Backend::One(serving)) => adopt(scene, draft, serving),
+        (None, _) => return Err(preflight::ambiguous(scene.rollout)),
     };
     let target = scene.rollout.target;
-    preflight::side(scene.rollout, scene.seen, active)?;
-    let standby = preflight::side(scene.rollout, scene.seen, active.other());
+    preflight::present(scene.rollout, scene.seen, active)?;
     drain(scene, draft, active);
+    if let Some(cause) = restore::due(scene, draft, active, asked) {
+        preflight::side(scene.rollout, scene.seen, active.other())?;
+        preflight::own_names(scene.rollout, scene.seen)?;
+        if ready_to_open(scene, draft, active) {
+            restore::open(scene, draft, active, cause);
+        }
+        return Ok(());
+    }
     if active == target {
         // Setting the target back is how a person says that the failure was seen.
         draft.status.failed_revision = None;
-        attempt::at_target(draft, active);
+        at_target(scene, draft, active);
         if clean && scene.rollout.has_finalizer {
             draft.actions.push(Action::RemoveFinalizer);
         }
-        return standby;
+        return standby(scene, active.other()).and_then(|()| preflight::fit(scene.rollout, scene.seen));
     }
-    standby?;
+    preflight::fit(scene.rollout, scene.seen)?;
     preflight::own_names(scene.rollout, scene.seen)?;
-    draft.need.prompts = true;
+    draft.need.prompts.extend(Color::BOTH);
     start_if_due(scene, draft, active, clean);
     Ok(())
 }
 
+/// The color that stands by may be missing while the target serves: it matters only to the next rollout.
+fn standby(scene: Scene<'_>, color: Color) -> Result<(), Problem> {
+    preflight::present(scene.rollout, scene.seen, color).map_err(|problem| match problem.reason {
+        Reason::DeploymentMissing | Reason::ServiceMissing => Problem {
+            reason: Reason::StandbyMissing,
+            message: format!("{}; until then there is nothing to roll out, and nothing to go back to", problem.message),
+        },
+        _ => problem,
+    })
+}
+
 fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {
     draft.set_active(serving);
-    let message = format!("{serving} carries the traffic of Ingress {}", scene.rollout.ingress);
+    let message = format!("{serving} carries the traffic of Ingress {}", scene.rollout.ingress_names());
     draft.tell(Reason::Adopted, "Adopt", message);
     serving
 }
 
 /// `status.activeColor` is the truth. A backend that somebody switched to a color that can carry the traffic is accepted, so
 /// that a switch by hand at night sticks; to one that cannot, it is written back at once.
-fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, serving: Color) -> Color {
-    let Some(main) = scene.seen.ingress.found().filter(|_| serving != active) else { return active };
-    if readiness::at_least_known(scene.seen.colors.get(serving)).unwrap_or(0) > 0 {
-        attempt::external_switch(scene, draft, main, serving);
+///
+/// Of several Ingresses one changed by hand is enough: the others follow it, so that one model and prompt serve all of them.
+fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) -> Color {
+    if backend == Backend::One(active) {
+        return active;
+    }
+    let other = active.other();
+    let mains = scene.mains();
+    let Some(changed) = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(active)) else {
+        return active;
+    };
+    draft.order = Order::TrafficFirst;
+    if readiness::at_least_known(scene.seen.colors.get(other)).unwrap_or(0) > 0 {
+        attempt::external_switch(scene, draft, changed, other);
+        draft.actions.extend(traffic::switch(scene.rollout, &mains, active, false));
         let (side, seen) = (scene.rollout.side(active), scene.seen.colors.get(active));
         let left = draft.status.last_promoted.as_ref().filter(|promoted| promoted.color == active);
         draft.status.failed_revision =
             binding::revision(active, side, seen).or_else(|| left.map(|promoted| promoted.revision.clone()));
-        draft.set_active(serving);
-        return serving;
+        draft.set_active(other);
+        return other;
     }
-    draft.order = Order::TrafficFirst;
-    draft.actions.push(nginx::switch(scene.rollout, main, serving, false));
-    draft.warn(
-        Reason::BackendRestored,
-        "RestoreBackend",
-        format!("the backend of Ingress {} was changed to {serving}, which has no ready Pod; it is written back to {active}", main.name),
-    );
+    write_back(scene, draft, active, changed, &format!("{other}, which has no ready Pod"));
     active
+}
+
+/// Writes the backend back to `to`, unless somebody keeps changing it.
+pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, what: &str) {
+    let manager = drift::manager(changed).to_owned();
+    match drift::write_back(draft, scene.now, &changed.name, &manager) {
+        Ok(()) => {
+            draft.order = Order::TrafficFirst;
+            draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), to.other(), false));
+            let message = format!(
+                "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}. If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name",
+                changed.name
+            );
+            draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
+            draft.stand(Phase::Holding, Reason::BackendRestored, message);
+        }
+        Err(message) => draft.stand(Phase::Holding, Reason::FieldConflict, message),
+    }
+}
+
+/// Nothing is left to do; what is worth knowing is told.
+fn at_target(scene: Scene<'_>, draft: &mut Draft, active: Color) {
+    if draft.stand.phase == Phase::Holding {
+        return;
+    }
+    attempt::at_target(draft, active);
+    if let Some(message) = drift::lasting(draft, scene.now) {
+        draft.stand(Phase::Stable, Reason::FieldConflict, message);
+        return;
+    }
+    let last = draft.status.attempt.clone().filter(|last| last.to == active && last.cause.is_none());
+    if let Some(message) = last.and_then(|last| contested(scene, &last)) {
+        if !draft.said(ConditionType::Ready, Reason::ScaleContested) {
+            draft.warn(Reason::ScaleContested, "ContestScale", message.clone());
+        }
+        draft.stand(Phase::Stable, Reason::ScaleContested, message);
+    }
+    // Whether one can go back hangs on the other color's prompt.
+    if restore::candidate(draft, active).is_some() {
+        draft.need.prompts.insert(active.other());
+    }
+}
+
+/// The old color was scaled to zero and somebody scaled it up again. That is reported and not fought.
+fn contested(scene: Scene<'_>, last: &Attempt) -> Option<String> {
+    let deployment = scene.seen.colors.get(last.from).deployment.found()?;
+    let ours = scene.rollout.scale_to_zero && scene.autoscaler(last.from).is_none();
+    (ours && deployment.desired > 0).then(|| {
+        let who = deployment.replicas_written.as_ref().map_or("somebody", |written| written.manager.as_str());
+        format!(
+            "{} carries all traffic, as spec.target wants; {} has {} replicas although its rollback buffer is over (set by {who}): scale it to 0, or set spec.rollback.afterBuffer to Leave",
+            last.to, last.from, deployment.desired
+        )
+    })
 }
 
 /// Removes objects of ours that nothing needs any more. True if none is left.
@@ -106,8 +186,11 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         draft.wake_at(until);
         return;
     }
-    if let Some(deployment) = deployment.filter(|it| color != active && it.desired > attempt.replicas_before) {
-        draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
+    let scales = color != active && scene.autoscaler(color).is_none();
+    if let Some(deployment) = deployment.filter(|it| scales && it.desired > attempt.replicas_before) {
+        if !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
+            draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
+        }
     } else {
         attempt.drain_until = None;
         draft.status.attempt = Some(attempt);
@@ -138,30 +221,64 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         }
         return;
     }
+    // What disagrees is waited for before anything is scaled: so the order in which files are applied does not matter.
+    if let Err((reason, message)) = attempt::bound(scene, target).and_then(|()| old_prompt(scene, active)) {
+        draft.stand(Phase::Holding, reason, message);
+        return;
+    }
     draft.stand(Phase::Preparing, Reason::AttemptStarted, format!("an attempt to move to {target} begins"));
+    if ready_to_open(scene, draft, active) {
+        attempt::open(scene, draft, active, revision, None);
+    }
+}
+
+/// A color whose prompt is gone cannot start a Pod any more: nobody should leave it with the hope to come back.
+fn old_prompt(scene: Scene<'_>, active: Color) -> Result<(), (Reason, String)> {
+    let (side, seen) = (scene.rollout.side(active), scene.seen.colors.get(active));
+    match binding::prompt(active, side, seen) {
+        Err((Reason::PromptMissing, message)) => {
+            let message = format!(
+                "{active} serves, and its Pods cannot be started again without their prompt: {message}, or remove spec.{active}.promptTemplate"
+            );
+            Err((Reason::PromptMissing, message))
+        }
+        Err((Reason::Unreadable, message)) => Err((Reason::Unreadable, message)),
+        _ => Ok(()),
+    }
+}
+
+/// Clears the way for a new attempt. True if it can be opened in this plan.
+fn ready_to_open(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
     if scene.seen.canary.found().is_some() {
         // A canary of an earlier attempt goes first.
-        return;
+        return false;
+    }
+    if scene.position() != Backend::One(active) {
+        // A backend that somebody changed goes first.
+        return false;
     }
     // The attempt removes the anchor itself and scales as it needs: what the last one left to do is void.
     draft.actions.clear();
     if !scene.rollout.has_finalizer {
         draft.actions.push(Action::AddFinalizer);
-        return;
+        return false;
     }
     draft.order = Order::StatusFirst;
-    attempt::open(scene, draft, active, revision);
+    true
 }
 
 fn rolled_back(scene: Scene<'_>, draft: &mut Draft, active: Color) {
-    let attempt =
-        draft.status.attempt.clone().filter(|attempt| attempt.to == scene.rollout.target && attempt.cause.is_some());
-    let message = match &attempt {
-        Some(attempt) => attempt::what_next(scene, attempt, attempt.cause_message.as_deref().unwrap_or_default()),
-        None => format!(
-            "{active} carries all traffic; this revision of {} was left and is not tried again by itself",
-            scene.rollout.target
+    let target = scene.rollout.target;
+    let last = draft.status.attempt.clone();
+    let tried = last.as_ref().filter(|attempt| attempt.to == target && attempt.cause.is_some());
+    let message = match (tried, last.as_ref().filter(|last| last.restore == Some(Cause::RollbackRequested))) {
+        (Some(attempt), _) => attempt::what_next(scene, attempt, attempt.cause_message.as_deref().unwrap_or_default()),
+        (None, restored) => format!(
+            "{active} carries all traffic{}; this revision of {target} was left and is not tried again by itself: change {target}, or set spec.target to {active}",
+            if restored.is_some() { " again, as the act rollback asked" } else { "" }
         ),
     };
-    draft.stand(Phase::RolledBack, Reason::RevisionFailed, message);
+    if draft.stand.phase != Phase::Holding {
+        draft.stand(Phase::RolledBack, Reason::RevisionFailed, message);
+    }
 }

@@ -30,8 +30,10 @@ pub struct Rollout {
     pub sides: ByColor<Side>,
     /// The color that shall carry traffic.
     pub target: Color,
-    /// Name of the Ingress.
-    pub ingress: String,
+    /// Names of the Ingresses, in order.
+    pub ingresses: Vec<String>,
+    /// How shares of traffic are made.
+    pub dialect: Dialect,
     /// At least one; weights rise strictly to 100.
     pub stages: Vec<Stage>,
     /// What is judged.
@@ -44,6 +46,19 @@ pub struct Rollout {
     pub buffer: Duration,
     /// Whether the old color is then scaled to zero.
     pub scale_to_zero: bool,
+    /// Whether nothing is raised, switched or scaled down.
+    pub paused: bool,
+    /// The target's share while paused, instead of the stage's.
+    pub manual_weight: Option<i32>,
+}
+
+/// How shares of traffic are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// By a canary Ingress.
+    Nginx,
+    /// Not at all: the backend is switched.
+    Plain,
 }
 
 /// One side.
@@ -66,12 +81,14 @@ pub struct Prompt {
     pub config_map: String,
     /// Its version, for people.
     pub version: String,
+    /// Whether the Pod template must refer to it.
+    pub in_template: bool,
 }
 
 /// One stage.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The target's share, 1 to 100.
+    /// The target's share, 0 to 100.
     pub weight: i32,
     /// How long at least.
     pub hold: Duration,
@@ -79,6 +96,17 @@ pub struct Stage {
     pub approval: bool,
     /// Names of the gates that are judged; none: all.
     pub gates: Option<Vec<String>>,
+    /// Users who get the target from this stage on.
+    pub users: Option<Users>,
+}
+
+/// Users by the value of a request header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    /// Name of the header.
+    pub header: String,
+    /// Its values.
+    pub values: Vec<String>,
 }
 
 /// One gate.
@@ -92,6 +120,30 @@ pub struct Gate {
     pub rule: Rule,
     /// Requests needed for a verdict.
     pub min_samples: u64,
+}
+
+impl Gate {
+    /// The limit that it is judged by, for people.
+    pub fn limit(&self) -> String {
+        let points = |share: f64| (share * 1e5).round() / 1e3;
+        let mut parts = Vec::new();
+        match &self.rule {
+            Rule::ErrorRate { max, max_increase, .. } => {
+                parts.extend(max.map(|max| format!("max {} %", points(max))));
+                parts.extend(max_increase.map(|max| format!("at most {} points more", points(max))));
+            }
+            Rule::Latency { quantile, max, max_ratio, .. } => {
+                parts.extend(max.map(|max| format!("p{} max {max} s", points(*quantile))));
+                parts.extend(max_ratio.map(|ratio| format!("p{} at most {ratio} times", points(*quantile))));
+            }
+            Rule::Value { min, max, .. } => {
+                parts.extend(min.map(|min| format!("min {min}")));
+                parts.extend(max.map(|max| format!("max {max}")));
+            }
+        }
+        parts.push(format!("at least {} samples", self.min_samples));
+        parts.join(", ")
+    }
 }
 
 /// What is judged by what limit.
@@ -169,6 +221,9 @@ impl Rollout {
         if stages.iter().zip(stages.iter().skip(1)).any(|(a, b)| a.weight >= b.weight) {
             return Err(error("spec.stages", "must have strictly rising weights"));
         }
+        if spec.traffic.ingress.controller == api::ControllerDialect::None && stages.len() != 1 {
+            return Err(error("spec.stages", "must be one stage of weight 100, since the controller is none"));
+        }
         if spec.blue.deployment_name == spec.green.deployment_name || spec.blue.service_name == spec.green.service_name
         {
             return Err(error("spec.green", "must name another Deployment and another Service than spec.blue"));
@@ -182,19 +237,19 @@ impl Rollout {
             annotations: meta.annotations.clone().unwrap_or_default(),
             sides: ByColor { blue: side(&spec.blue), green: side(&spec.green) },
             target: spec.target,
-            ingress: spec
-                .traffic
-                .ingress
-                .names
-                .first()
-                .cloned()
-                .ok_or_else(|| error("spec.traffic.ingress.names", "must name an Ingress"))?,
+            ingresses: ingresses(&spec.traffic.ingress.names)?,
+            dialect: match spec.traffic.ingress.controller {
+                api::ControllerDialect::Nginx => Dialect::Nginx,
+                api::ControllerDialect::None => Dialect::Plain,
+            },
             stages,
             gates: spec.gates.iter().map(parse_gate).collect::<Result<_, _>>()?,
             match_active: spec.prepare.replicas == api::PrepareReplicas::MatchActive,
             progress_deadline: duration(&spec.prepare.progress_deadline, "spec.prepare.progressDeadline")?,
             buffer: duration(&spec.rollback.buffer, "spec.rollback.buffer")?,
             scale_to_zero: spec.rollback.after_buffer == api::AfterBuffer::ScaleToZero,
+            paused: spec.paused,
+            manual_weight: spec.manual_weight.filter(|_| spec.paused),
         })
     }
 
@@ -211,6 +266,24 @@ impl Rollout {
     /// The stage that has just the share `weight`.
     pub fn stage_at(&self, weight: i32) -> Option<&Stage> {
         self.stages.iter().find(|stage| stage.weight == weight)
+    }
+
+    /// The users who get the target in the stage at `index`: those of all stages up to it. None if there are none.
+    pub fn users_at(&self, index: usize) -> Option<Users> {
+        let named = || self.stages.iter().take(index.saturating_add(1)).filter_map(|stage| stage.users.as_ref());
+        let header = named().next()?.header.clone();
+        let mut values: Vec<String> = Vec::new();
+        for value in named().flat_map(|users| &users.values) {
+            if !values.contains(value) {
+                values.push(value.clone());
+            }
+        }
+        Some(Users { header, values })
+    }
+
+    /// The Ingresses, for people.
+    pub fn ingress_names(&self) -> String {
+        self.ingresses.join(", ")
     }
 
     /// Position and stage of the smallest share above `weight`.
@@ -262,20 +335,38 @@ fn side(spec: &ColorSpec) -> Side {
         prompt: spec
             .prompt_template
             .as_ref()
-            .map(|prompt| Prompt { config_map: prompt.config_map_name.clone(), version: prompt.version.clone() }),
+            .map(|prompt| Prompt {
+                config_map: prompt.config_map_name.clone(),
+                version: prompt.version.clone(),
+                in_template: prompt.binding == api::PromptBinding::PodTemplate,
+            }),
     }
+}
+
+fn ingresses(names: &[String]) -> Result<Vec<String>, SpecError> {
+    if names.is_empty() {
+        return Err(error("spec.traffic.ingress.names", "must name an Ingress"));
+    }
+    let mut names = names.to_vec();
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 fn parse_stage(index: usize, spec: &StageSpec) -> Result<Stage, SpecError> {
     let field = format!("spec.stages[{index}]");
-    if !(1..=100).contains(&spec.weight) {
-        return Err(error(field + ".weight", "must be from 1 to 100"));
+    if !(0..=100).contains(&spec.weight) {
+        return Err(error(field + ".weight", "must be from 0 to 100"));
+    }
+    if spec.weight == 0 && spec.users.is_none() {
+        return Err(error(field + ".weight", "must be from 1 to 100 in a stage without users"));
     }
     Ok(Stage {
         weight: spec.weight,
         hold: duration(&spec.hold, &(field + ".hold"))?,
         approval: spec.approval.is_some(),
         gates: spec.gates.clone(),
+        users: spec.users.as_ref().map(|users| Users { header: users.header.clone(), values: users.values.clone() }),
     })
 }
 

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::context::Context;
 use super::error::Error;
+use super::notes::About;
 use super::requests;
 use super::watches::compact;
 use crate::api::names::{MANAGER_META, MANAGER_SCALE, MANAGER_STATUS, MANAGER_TRAFFIC};
@@ -58,8 +59,10 @@ impl Call {
 
 /// Carries out `plan`, which was made from `rollout` and `seen`.
 pub async fn apply(ctx: &Context, rollout: Arc<ModelRollout>, seen: &Observed, plan: &Plan) -> Result<Applied, Error> {
+    let attempt = rollout.status.as_ref().and_then(|status| status.attempt.as_ref());
     let mut turn = Turn {
         ctx,
+        was_open: attempt.is_some_and(|attempt| attempt.open),
         namespace: rollout.metadata.namespace.clone().unwrap_or_default(),
         rollout,
         done: Applied::default(),
@@ -87,12 +90,16 @@ struct Turn<'a> {
     namespace: String,
     /// The object that the plan was made from, moved on by our own writes only.
     rollout: Arc<ModelRollout>,
+    /// Whether an attempt was open before.
+    was_open: bool,
     done: Applied,
 }
 
 impl Turn<'_> {
     fn tell(&self, plan: &Plan) {
-        self.ctx.notes.publish(&self.rollout, &plan.status, &plan.notes);
+        let at = self.ctx.clock.precise();
+        let about = About { rollout: &self.rollout, status: &plan.status, was_open: self.was_open, at };
+        self.ctx.notes.publish(&about, &plan.notes);
     }
 
     /// From the reading that failed a gate to now, when traffic is back.
@@ -295,16 +302,16 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The one fresh read: a color that still gets traffic is never scaled down, whatever the caches say.
-    async fn check_not_serving(&mut self, check: &ServingCheck) -> Result<(), Error> {
+    /// The fresh reads: a color that still gets traffic is never scaled down, whatever the caches say.
+    async fn check_not_serving(&self, check: &ServingCheck) -> Result<(), Error> {
         let api = self.ingresses();
-        let call = Call::new("check_ingress");
-        let Some(object) = within_deadline(call, api.get_opt(&check.ingress)).await? else { return Ok(()) };
-        let seen = IngressSeen::from(&object);
-        self.put_ingress(&object);
-        let service = Some(&check.service);
-        if seen.default_backend.as_ref() == service || seen.paths.iter().any(|path| path.service.as_ref() == service) {
-            return Err(Error::StillServing { ingress: check.ingress.clone(), service: check.service.clone() });
+        for name in &check.ingresses {
+            let read = within_deadline(Call::new("check_ingress"), api.get_opt(name)).await?;
+            let Some(object) = read else { continue };
+            self.put_ingress(&object);
+            if IngressSeen::from(&object).uses(&check.service) {
+                return Err(Error::StillServing { ingress: name.clone(), service: check.service.clone() });
+            }
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Everything that the parts of the shell share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
+use tokio::sync::watch;
 
 use super::backoff::{Backoff, Failure};
 use super::clock::Clock;
@@ -49,7 +49,7 @@ pub struct Context {
     /// Failures in a row, by rollout.
     pub failures: Failures,
     /// Whether all caches have been filled once.
-    pub synced: AtomicBool,
+    pub synced: watch::Sender<bool>,
 }
 
 impl Context {
@@ -74,16 +74,27 @@ impl Context {
 
     /// Called whenever a list is complete: with the last of them work begins.
     pub fn check_synced(&self) {
-        if self.stores.synced() && !self.synced.swap(true, Ordering::Relaxed) {
+        if self.stores.synced() && !self.synced.send_replace(true) {
             self.health.set_synced();
             tracing::info!(rollouts = self.stores.rollouts.all().len(), "caches are filled");
             self.trigger_all();
         }
     }
 
+    /// Whether all caches have been filled once.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Waits until they have been.
+    pub async fn filled(&self) {
+        // it fails only without a sender, and that is ours
+        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
     /// Whether work may be done: the caches are full and we lead.
     pub fn active(&self) -> bool {
-        self.synced.load(Ordering::Relaxed) && self.leadership.leads()
+        self.is_synced() && self.leadership.leads()
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec, Service, Volume};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, ServiceBackendPort};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::names::{ANNOTATION_DEPLOYMENT_REVISION, ANNOTATION_INGRESS_CLASS, ANNOTATION_MODEL, NGINX_PREFIX};
-use crate::engine::observed::{DeploymentSeen, IngressSeen, PathSeen, PortSeen, PromptSeen, ServiceSeen, TlsSeen};
+use crate::api::names::{ANNOTATION_INGRESS_CLASS, NGINX_PREFIX};
+use crate::engine::observed::{IngressSeen, PathSeen, PortSeen, PromptSeen, ServicePortSeen, ServiceSeen, TlsSeen};
 
 /// One Pod: none if it is ready, else why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,76 +20,29 @@ pub struct PodSeen(pub Option<String>);
 /// The longest reason that is kept of a Pod.
 const REASON: usize = 160;
 
-impl From<&Deployment> for DeploymentSeen {
-    fn from(object: &Deployment) -> Self {
-        let spec = object.spec.as_ref();
-        let status = object.status.as_ref();
-        let template = spec.map(|spec| &spec.template);
-        let pod = template.and_then(|template| template.spec.as_ref());
-        Self {
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
-            generation: object.metadata.generation.unwrap_or(0),
-            observed_generation: status.and_then(|status| status.observed_generation).unwrap_or(0),
-            template_revision: annotation(&object.metadata, ANNOTATION_DEPLOYMENT_REVISION).unwrap_or_default(),
-            desired: spec.and_then(|spec| spec.replicas).unwrap_or(1),
-            total: status.and_then(|status| status.replicas).unwrap_or(0),
-            updated: status.and_then(|status| status.updated_replicas).unwrap_or(0),
-            ready: status.and_then(|status| status.ready_replicas).unwrap_or(0),
-            model: template
-                .and_then(|template| template.metadata.as_ref())
-                .and_then(|meta| annotation(meta, ANNOTATION_MODEL)),
-            config_maps: pod.map(config_maps).unwrap_or_default(),
-            selector: spec.map(|spec| selector(&spec.selector)).unwrap_or_default(),
-        }
-    }
-}
-
-fn annotation(meta: &ObjectMeta, key: &str) -> Option<String> {
+/// An annotation of an object.
+pub(super) fn annotation(meta: &ObjectMeta, key: &str) -> Option<String> {
     meta.annotations.as_ref().and_then(|all| all.get(key)).cloned()
-}
-
-/// ConfigMaps that the Pods of a template read.
-fn config_maps(pod: &PodSpec) -> BTreeSet<String> {
-    let volumes = pod.volumes.iter().flatten().flat_map(of_volume);
-    let containers = pod.containers.iter().chain(pod.init_containers.iter().flatten()).flat_map(of_container);
-    volumes.chain(containers).collect()
-}
-
-fn of_volume(volume: &Volume) -> Vec<String> {
-    let plain = volume.config_map.iter().map(|source| source.name.clone());
-    let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
-    let projected = sources.filter_map(|source| source.config_map.as_ref()).map(|source| source.name.clone());
-    plain.chain(projected).collect()
-}
-
-fn of_container(container: &Container) -> Vec<String> {
-    let env = container.env.iter().flatten().filter_map(|var| var.value_from.as_ref());
-    let keys = env.filter_map(|from| from.config_map_key_ref.as_ref()).map(|key| key.name.clone());
-    let whole = container.env_from.iter().flatten().filter_map(|from| from.config_map_ref.as_ref());
-    keys.chain(whole.map(|source| source.name.clone())).collect()
-}
-
-/// A label selector as text, as the API takes it in a query.
-fn selector(selector: &LabelSelector) -> String {
-    let equal = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
-    let more = selector.match_expressions.iter().flatten().map(|one| {
-        let values = one.values.clone().unwrap_or_default().join(",");
-        match one.operator.as_str() {
-            "Exists" => one.key.clone(),
-            "DoesNotExist" => format!("!{}", one.key),
-            "NotIn" => format!("{} notin ({values})", one.key),
-            _ => format!("{} in ({values})", one.key),
-        }
-    });
-    equal.chain(more).collect::<Vec<_>>().join(",")
 }
 
 impl From<&Service> for ServiceSeen {
     fn from(object: &Service) -> Self {
-        let selector = object.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-        Self { has_selector: selector.is_some_and(|selector| !selector.is_empty()) }
+        let spec = object.spec.as_ref();
+        let ports = spec.and_then(|spec| spec.ports.as_ref()).into_iter().flatten();
+        Self {
+            selector: spec.and_then(|spec| spec.selector.clone()).unwrap_or_default(),
+            ports: ports.map(|port| ServicePortSeen { name: port.name.clone(), number: port.port }).collect(),
+            publishes_not_ready: spec.and_then(|spec| spec.publish_not_ready_addresses).unwrap_or(false),
+        }
     }
+}
+
+/// The Deployment that an autoscaler scales; none if it scales something else.
+pub fn scaled_deployment(object: &HorizontalPodAutoscaler) -> Option<String> {
+    let target = &object.spec.as_ref()?.scale_target_ref;
+    let group = target.api_version.as_deref().and_then(|version| version.split_once('/'));
+    let is_deployment = target.kind == "Deployment" && group.is_some_and(|(group, _)| group == "apps");
+    is_deployment.then(|| target.name.clone())
 }
 
 impl From<&Ingress> for IngressSeen {
@@ -183,12 +136,23 @@ impl From<&Pod> for PodSeen {
             let reason = one.reason.as_deref().unwrap_or("Unschedulable");
             return Self(Some(short(&format!("{reason}: {}", one.message.as_deref().unwrap_or_default()))));
         }
-        let containers = status.iter().flat_map(|status| {
-            status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
-        });
-        let waiting = containers.filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
-        Self(Some(waiting.map(|reason| short(&reason)).next().unwrap_or_else(|| "not ready".to_owned())))
+        let containers = || {
+            let statuses = status.iter();
+            statuses.flat_map(|status| {
+                status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+            })
+        };
+        let waiting = || containers().filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        let reason = waiting().next().or_else(|| containers().find_map(restarted));
+        Self(Some(reason.map_or_else(|| "not ready".to_owned(), |reason| short(&reason))))
     }
+}
+
+/// How a container that was restarted ended before. Without a count, which would be news at every restart.
+fn restarted(container: &ContainerStatus) -> Option<String> {
+    let last = container.last_state.as_ref()?.terminated.as_ref().filter(|_| container.restart_count > 0)?;
+    let reason = last.reason.as_deref().unwrap_or("Error");
+    Some(format!("restarted, last ended with {reason} (exit code {})", last.exit_code))
 }
 
 fn short(text: &str) -> String {

@@ -10,38 +10,6 @@ fn parse<T: DeserializeOwned>(value: Value) -> T {
 }
 
 #[test]
-fn every_way_to_refer_to_a_config_map_counts() {
-    let object: Deployment = parse(json!({
-        "metadata": { "uid": "u", "resourceVersion": "7", "generation": 3,
-            "annotations": { "deployment.kubernetes.io/revision": "4" } },
-        "spec": {
-            "selector": { "matchLabels": { "app": "bot", "color": "blue" },
-                "matchExpressions": [
-                    { "key": "tier", "operator": "In", "values": ["a", "b"] },
-                    { "key": "x", "operator": "DoesNotExist" } ] },
-            "template": {
-                "metadata": { "annotations": { "modelrollout.dev/model": "llama@1" } },
-                "spec": {
-                    "volumes": [
-                        { "name": "v", "configMap": { "name": "volume" } },
-                        { "name": "p", "projected": { "sources": [{ "configMap": { "name": "projected" } }] } } ],
-                    "initContainers": [{ "name": "i", "envFrom": [{ "configMapRef": { "name": "init" } }] }],
-                    "containers": [
-                        { "name": "c", "env": [{ "name": "E",
-                            "valueFrom": { "configMapKeyRef": { "name": "key", "key": "k" } } }] },
-                        { "name": "d", "envFrom": [{ "configMapRef": { "name": "whole" } }] } ] } } },
-        "status": { "observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1 }
-    }));
-    let seen = DeploymentSeen::from(&object);
-    let names: Vec<_> = seen.config_maps.iter().map(String::as_str).collect();
-    assert_eq!(names, ["init", "key", "projected", "volume", "whole"]);
-    assert_eq!(seen.selector, "app=bot,color=blue,tier in (a,b),!x");
-    assert_eq!(seen.desired, 1, "absent replicas mean one");
-    assert_eq!((seen.total, seen.updated, seen.ready), (2, 2, 1));
-    assert_eq!((seen.template_revision.as_str(), seen.model.as_deref()), ("4", Some("llama@1")));
-}
-
-#[test]
 fn an_ingress_is_flattened_with_places() {
     let object: Ingress = parse(json!({
         "metadata": { "name": "bot", "uid": "u", "resourceVersion": "5",
@@ -87,6 +55,45 @@ fn a_pod_is_ready_by_its_condition_only() {
     let waiting = json!({ "status": { "containerStatuses": [{ "name": "c", "image": "i", "imageID": "", "ready": false,
         "restartCount": 0, "state": { "waiting": { "reason": "ImagePullBackOff" } } }] } });
     assert_eq!(PodSeen::from(&parse::<Pod>(waiting)), PodSeen(Some("ImagePullBackOff".into())));
+}
+
+#[test]
+fn a_restarted_container_tells_how_it_ended_whatever_the_count() {
+    let pod = |restarts: i32, state: Value| {
+        let container = json!({ "name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": restarts,
+            "state": state, "lastState": { "terminated": { "reason": "OOMKilled", "exitCode": 137 } } });
+        PodSeen::from(&parse::<Pod>(json!({ "status": { "containerStatuses": [container] } }))).0
+    };
+    let want = "restarted, last ended with OOMKilled (exit code 137)";
+    assert_eq!(pod(1, json!({ "running": {} })).as_deref(), Some(want));
+    assert_eq!(pod(2, json!({ "running": {} })).as_deref(), Some(want));
+    assert_eq!(pod(0, json!({ "running": {} })).as_deref(), Some("not ready"));
+    let waits = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    assert_eq!(pod(3, waits).as_deref(), Some("CrashLoopBackOff"));
+}
+
+#[test]
+fn a_service_is_its_selector_and_its_ports() {
+    let seen = ServiceSeen::from(&parse::<Service>(json!({ "spec": {
+        "selector": { "app": "bot" }, "publishNotReadyAddresses": true,
+        "ports": [{ "name": "http", "port": 80 }, { "port": 9090 }] } })));
+    assert!(seen.publishes_not_ready && seen.selects(&[("app".to_owned(), "bot".to_owned())].into()));
+    assert!(seen.has(&PortSeen::Name("http".into())) && seen.has(&PortSeen::Number(9090)));
+    assert!(!seen.has(&PortSeen::Number(8080)));
+    assert_eq!(ServiceSeen::from(&Service::default()), ServiceSeen::default());
+}
+
+#[test]
+fn an_autoscaler_matters_if_it_scales_a_deployment() {
+    let scaled = |version: &str, kind: &str| {
+        let target = json!({ "apiVersion": version, "kind": kind, "name": "bot-blue" });
+        let object = json!({ "spec": { "maxReplicas": 5, "scaleTargetRef": target } });
+        scaled_deployment(&parse::<HorizontalPodAutoscaler>(object))
+    };
+    assert_eq!(scaled("apps/v1", "Deployment").as_deref(), Some("bot-blue"));
+    assert_eq!(scaled("apps/v1", "StatefulSet"), None);
+    assert_eq!(scaled("argoproj.io/v1alpha1", "Deployment"), None);
+    assert_eq!(scaled_deployment(&HorizontalPodAutoscaler::default()), None);
 }
 
 #[test]

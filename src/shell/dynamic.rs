@@ -14,13 +14,15 @@ use super::convert::{PodSeen, ready_targets};
 use super::stores::{Put, Store, Stores};
 use super::triggers::{Key, Triggers};
 use super::watches::{Change, feed, stream};
-use crate::api::ModelRollout;
+use crate::api::{Color, ModelRollout};
 use crate::engine::observed::{Lookup, PodsSeen, PromptSeen};
 use crate::engine::plan::Need;
 use crate::ops::metrics::Metrics;
 
 /// A lost event is made up for within this and five seconds.
 const WATCH_SECONDS: u32 = 30;
+/// Prompts are watched at rest too, when nothing may be asked often.
+const PROMPT_WATCH_SECONDS: u32 = 290;
 /// How many reasons of Pods that are not ready are told.
 const REASONS: usize = 3;
 
@@ -198,16 +200,16 @@ fn targets(rollout: &ModelRollout, need: &Need, stores: &Stores) -> BTreeSet<Tar
     let namespace = rollout.metadata.namespace.clone().unwrap_or_default();
     let mut all = BTreeSet::new();
     let mut add = |what| all.insert(Target { namespace: namespace.clone(), what });
-    for color in [&rollout.spec.blue, &rollout.spec.green] {
+    for (color, spec) in [(Color::Blue, &rollout.spec.blue), (Color::Green, &rollout.spec.green)] {
         if need.pods {
-            add(What::Endpoints(color.service_name.clone()));
-            let deployment = stores.deployments.get(&namespace, &color.deployment_name);
+            add(What::Endpoints(spec.service_name.clone()));
+            let deployment = stores.deployments.get(&namespace, &spec.deployment_name);
             // an empty selector would select every Pod
             if let Some(selector) = deployment.found().map(|it| it.selector.clone()).filter(|it| !it.is_empty()) {
                 add(What::Pods(selector));
             }
         }
-        if let Some(prompt) = color.prompt_template.as_ref().filter(|_| need.prompts) {
+        if let Some(prompt) = spec.prompt_template.as_ref().filter(|_| need.prompts.contains(&color)) {
             add(What::Prompt(prompt.config_map_name.clone()));
         }
     }
@@ -225,7 +227,8 @@ struct Watch {
 
 impl Watch {
     async fn run(self, facts: Facts) {
-        let config = Config::default().timeout(WATCH_SECONDS).page_size(50);
+        let seconds = if matches!(self.target.what, What::Prompt(_)) { PROMPT_WATCH_SECONDS } else { WATCH_SECONDS };
+        let config = Config::default().timeout(seconds).page_size(50);
         let namespace = self.target.namespace.as_str();
         match (&self.target.what, facts) {
             (What::Pods(selector), Facts::Pods(store)) => {
@@ -269,7 +272,10 @@ mod tests {
         let stores = Stores::new(&["ml".to_owned()]);
         let bot = rollout("bot");
         assert!(targets(&bot, &Need::default(), &stores).is_empty());
-        let need = Need { pods: true, prompts: true, gates: None };
+        let only = |color| Need { prompts: [color].into(), ..Need::default() };
+        assert_eq!(targets(&bot, &only(Color::Blue), &stores).len(), 1);
+        assert!(targets(&bot, &only(Color::Green), &stores).is_empty(), "green has no prompt");
+        let need = Need { pods: true, prompts: Color::BOTH.into(), gates: None };
         // two Services and one prompt; the Deployments, and so the Pods' selectors, are not known yet
         assert_eq!(targets(&bot, &need, &stores).len(), 3);
     }

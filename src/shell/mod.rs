@@ -6,10 +6,12 @@
 pub mod apply;
 pub mod backoff;
 pub mod clock;
+pub mod concerns;
 pub mod config;
 pub mod context;
 pub mod controller;
 pub mod convert;
+pub mod deployment;
 pub mod dynamic;
 pub mod error;
 pub mod leader;

@@ -1,13 +1,13 @@
 //! Puts the parts together, starts them in order, and ends them in order: first no new work, then the lease.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future;
 use kube::api::ListParams;
 use kube::{Api, Client, Config};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
@@ -85,7 +85,7 @@ impl Parts {
             metrics,
             health: settings.health,
             failures: Failures::default(),
-            synced: AtomicBool::new(false),
+            synced: watch::Sender::new(false),
         };
         let (scopes, concurrency) = (settings.scopes, settings.concurrency);
         Self { ctx: Arc::new(ctx), queue, publisher, scopes, concurrency }
@@ -164,7 +164,11 @@ async fn lead(parts: Parts, elector: Option<Elector>, stop: &CancellationToken) 
         ctx.metrics.set_leader(true);
         return working.await;
     };
-    let electing = async { elector.run(stop, gained).await.map_err(|lost| lost.to_string()) };
+    let electing = async {
+        // whoever cannot read everything must not keep the lease from one that can
+        tokio::select! { () = ctx.filled() => {}, () = stop.cancelled() => {} }
+        elector.run(stop, gained).await.map_err(|lost| lost.to_string())
+    };
     let ((), held) = future::try_join(working, electing).await?;
     if let Some(lease) = held {
         elector.release(&lease).await;

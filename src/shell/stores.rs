@@ -25,6 +25,8 @@ pub struct Stores {
     pub services: Store<ServiceSeen>,
     /// Ingresses.
     pub ingresses: Store<IngressSeen>,
+    /// Autoscalers: the Deployment that each scales, if it is one.
+    pub autoscalers: Store<Option<String>>,
 }
 
 impl Stores {
@@ -35,12 +37,17 @@ impl Stores {
             deployments: Store::new(scopes),
             services: Store::new(scopes),
             ingresses: Store::new(scopes),
+            autoscalers: Store::new(scopes),
         }
     }
 
     /// Whether each has had its first list.
     pub fn synced(&self) -> bool {
-        self.rollouts.synced() && self.deployments.synced() && self.services.synced() && self.ingresses.synced()
+        self.rollouts.synced()
+            && self.deployments.synced()
+            && self.services.synced()
+            && self.ingresses.synced()
+            && self.autoscalers.synced()
     }
 }
 
@@ -80,19 +87,23 @@ struct Listing {
 pub struct Put<T> {
     /// What was there before.
     pub old: Option<Arc<T>>,
+    /// What is there now.
+    pub new: Arc<T>,
     /// Whether the facts are the same as before; only the version is new.
     pub same: bool,
 }
 
 /// An object that is gone.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct Removed<T> {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// What it was.
+    pub old: Arc<T>,
 }
 
 impl<T: PartialEq> Store<T> {
@@ -133,6 +144,13 @@ impl<T: PartialEq> Store<T> {
         inner.items.get(namespace).into_iter().flat_map(BTreeMap::values).map(|item| Arc::clone(&item.value)).collect()
     }
 
+    /// What `choose` gives for the objects of `namespace`, by name. It runs under the lock, and so must not come back here.
+    pub fn pick<R, C: FromIterator<R>>(&self, namespace: &str, mut choose: impl FnMut(&str, &T) -> Option<R>) -> C {
+        let inner = self.lock();
+        let items = inner.items.get(namespace).into_iter().flatten();
+        items.filter_map(|(name, item)| choose(name, &item.value)).collect()
+    }
+
     /// Every object.
     pub fn all(&self) -> Vec<Arc<T>> {
         let inner = self.lock();
@@ -165,7 +183,7 @@ impl<T: PartialEq> Store<T> {
         }
         let new = Arc::clone(&item.value);
         let old = items.insert(name, item).map(|old| old.value);
-        Some(Put { same: old.as_ref() == Some(&new), old })
+        Some(Put { same: old.as_ref() == Some(&new), old, new })
     }
 
     /// Changes an object in place, to the version that a write to one of its subresources returned.
@@ -181,7 +199,7 @@ impl<T: PartialEq> Store<T> {
     }
 
     /// The object is gone. A newer one of the same name stays.
-    pub fn remove(&self, meta: &ObjectMeta) -> Option<Removed> {
+    pub fn remove(&self, meta: &ObjectMeta) -> Option<Removed<T>> {
         let (namespace, name) = names(meta);
         self.lock().remove(&namespace, &name, &uid(meta))
     }
@@ -204,28 +222,25 @@ impl<T: PartialEq> Store<T> {
     }
 
     /// The list of `scope` is complete: what it lacks is gone. Gives what was removed.
-    pub fn list_ends(&self, scope: &str) -> Vec<Removed> {
+    pub fn list_ends(&self, scope: &str) -> Vec<Removed<T>> {
         let mut inner = self.lock();
         let listing = inner.listing.remove(scope).unwrap_or_default();
         inner.waiting.remove(scope);
-        let mut removed = Vec::new();
+        let mut lacking = Vec::new();
         for (namespace, items) in inner.items.iter().filter(|(name, _)| scope.is_empty() || *name == scope) {
             for (name, item) in items {
-                let seen = listing.seen.contains(&(namespace.clone(), name.clone()));
-                if !seen {
-                    removed.push(Removed { namespace: namespace.clone(), name: name.clone(), uid: item.uid.clone() });
+                let place = (namespace.clone(), name.clone());
+                if !listing.seen.contains(&place) {
+                    lacking.push((place, item.uid.clone()));
                 }
             }
         }
-        for one in &removed {
-            inner.remove(&one.namespace, &one.name, &one.uid);
-        }
-        removed
+        lacking.into_iter().filter_map(|((namespace, name), uid)| inner.remove(&namespace, &name, &uid)).collect()
     }
 }
 
 impl<T> Inner<T> {
-    fn remove(&mut self, namespace: &str, name: &str, uid: &str) -> Option<Removed> {
+    fn remove(&mut self, namespace: &str, name: &str, uid: &str) -> Option<Removed<T>> {
         if !self.gone.iter().any(|gone| gone == uid) {
             self.gone.push_back(uid.to_owned());
             if self.gone.len() > REMEMBERED {
@@ -234,11 +249,11 @@ impl<T> Inner<T> {
         }
         let items = self.items.get_mut(namespace)?;
         items.get(name).filter(|item| item.uid == uid)?;
-        items.remove(name);
+        let old = items.remove(name)?.value;
         if items.is_empty() {
             self.items.remove(namespace);
         }
-        Some(Removed { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned() })
+        Some(Removed { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned(), old })
     }
 }
 
@@ -289,7 +304,7 @@ mod tests {
     #[test]
     fn an_older_event_does_not_undo_our_own_write() {
         let store = synced();
-        assert_eq!(store.put(&meta("a", "1", 9), 9), Some(Put { old: None, same: false }));
+        assert_eq!(store.put(&meta("a", "1", 9), 9), Some(Put { old: None, new: Arc::new(9), same: false }));
         assert_eq!(store.put(&meta("a", "1", 8), 8), None);
         assert_eq!(store.get("ml", "a"), Lookup::Found(Arc::new(9)));
         // versions are numbers, not texts
@@ -318,8 +333,11 @@ mod tests {
         store.listed("", &meta("kept", "2", 4));
         store.put(&meta("ours", "3", 6), 6);
         let removed = store.list_ends("");
-        assert_eq!(removed, [Removed { namespace: "ml".into(), name: "old".into(), uid: "1".into() }]);
+        let old = Removed { namespace: "ml".into(), name: "old".into(), uid: "1".into(), old: Arc::new(3) };
+        assert_eq!(removed, [old]);
         assert_eq!(store.list("ml").len(), 2);
+        let names: Vec<String> = store.pick("ml", |name, value| (*value > 4).then(|| name.to_owned()));
+        assert_eq!(names, ["ours"]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! The watches that are always on, and how any watch fills a cache. A change triggers the rollouts that refer to the
-//! object; nothing is decided here.
+//! The watches that are always on, and how any watch fills a cache. A change triggers the rollouts that it
+//! concerns; nothing is decided here.
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _, future};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,11 +18,12 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::concerns::{self, Changed};
 use super::context::Context;
+use super::convert::scaled_deployment;
 use super::stores::{Put, Removed, Store};
 use super::triggers::Key;
 use crate::api::ModelRollout;
-use crate::api::names::{anchor_name, canary_name};
 use crate::ops::metrics::Metrics;
 
 /// Objects per page of a list: what is not compact yet never fills more than one page of memory.
@@ -33,7 +34,7 @@ pub enum Change<'a, T> {
     /// An object is new or changed.
     Put(&'a ObjectMeta, Put<T>),
     /// An object is gone.
-    Removed(Removed),
+    Removed(Removed<T>),
     /// A list is complete.
     Listed,
 }
@@ -101,7 +102,8 @@ pub async fn run(ctx: Arc<Context>, scopes: Vec<String>) {
         feeds.push(rollouts(Arc::clone(&ctx), scope.clone()).boxed());
         feeds.push(deployments(Arc::clone(&ctx), scope.clone()).boxed());
         feeds.push(services(Arc::clone(&ctx), scope.clone()).boxed());
-        feeds.push(ingresses(Arc::clone(&ctx), scope).boxed());
+        feeds.push(ingresses(Arc::clone(&ctx), scope.clone()).boxed());
+        feeds.push(autoscalers(Arc::clone(&ctx), scope).boxed());
     }
     future::join_all(feeds).await;
 }
@@ -125,8 +127,8 @@ async fn rollouts(ctx: Arc<Context>, scope: String) {
     feed(stream, ("ModelRollout", &scope), (&ctx.stores.rollouts, &ctx.metrics), convert, |change| match change {
         Change::Put(meta, put) => {
             let key = key(meta);
-            // before the first list is complete nothing is worked on, and then everything is
-            if ctx.synced.load(Ordering::Relaxed) {
+            // before all lists are complete nothing is worked on, and then everything is
+            if ctx.is_synced() {
                 if put.old.is_none_or(|old| old.metadata.generation != meta.generation) {
                     trigger_sharing(&ctx, &key);
                 }
@@ -147,20 +149,32 @@ async fn rollouts(ctx: Arc<Context>, scope: String) {
 
 async fn deployments(ctx: Arc<Context>, scope: String) {
     let stream = stream::<Deployment>(&ctx.reads, &scope, base());
-    let changed = |change: Change<'_, _>| on_change(&ctx, change, refers_to_deployment);
+    let services = &ctx.stores.services;
+    let changed = |change: Change<'_, _>| {
+        on_change(&ctx, change, |rollout, change| concerns::deployment(rollout, services, change));
+    };
     feed(stream, ("Deployment", &scope), (&ctx.stores.deployments, &ctx.metrics), |it| Some(it.into()), changed).await;
 }
 
 async fn services(ctx: Arc<Context>, scope: String) {
     let stream = stream::<Service>(&ctx.reads, &scope, base());
-    let changed = |change: Change<'_, _>| on_change(&ctx, change, refers_to_service);
+    let changed = |change: Change<'_, _>| on_change(&ctx, change, concerns::service);
     feed(stream, ("Service", &scope), (&ctx.stores.services, &ctx.metrics), |it| Some(it.into()), changed).await;
 }
 
 async fn ingresses(ctx: Arc<Context>, scope: String) {
     let stream = stream::<Ingress>(&ctx.reads, &scope, base());
-    let changed = |change: Change<'_, _>| on_change(&ctx, change, refers_to_ingress);
+    let changed = |change: Change<'_, _>| on_change(&ctx, change, concerns::ingress);
     feed(stream, ("Ingress", &scope), (&ctx.stores.ingresses, &ctx.metrics), |it| Some(it.into()), changed).await;
+}
+
+/// Without the right to list them no work begins: a Deployment that an autoscaler scales must not be taken for one that
+/// nobody scales. The operator is then not ready and does not lead, so that one of before goes on.
+async fn autoscalers(ctx: Arc<Context>, scope: String) {
+    let stream = stream::<HorizontalPodAutoscaler>(&ctx.reads, &scope, base());
+    let kind = ("HorizontalPodAutoscaler", scope.as_str());
+    let changed = |change: Change<'_, _>| on_change(&ctx, change, concerns::autoscaler);
+    feed(stream, kind, (&ctx.stores.autoscalers, &ctx.metrics), |it| Some(scaled_deployment(it)), changed).await;
 }
 
 /// A rollout without what nobody reads. The API server keeps managed fields that a write leaves out.
@@ -173,18 +187,30 @@ fn key(meta: &ObjectMeta) -> Key {
     Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
-fn on_change<T>(ctx: &Context, change: Change<'_, T>, refers: fn(&ModelRollout, &str) -> bool) {
+fn on_change<T>(ctx: &Context, change: Change<'_, T>, concerned: impl Fn(&ModelRollout, &Changed<'_, T>) -> bool) {
     match change {
         Change::Put(_, Put { same: true, .. }) => {}
-        Change::Put(meta, _) => trigger(ctx, &key(meta), refers),
-        Change::Removed(removed) => trigger(ctx, &Key::new(&removed.namespace, &removed.name), refers),
+        Change::Put(meta, put) => {
+            let Key { namespace, name } = key(meta);
+            let change =
+                Changed { namespace: &namespace, name: &name, old: put.old.as_deref(), new: Some(put.new.as_ref()) };
+            trigger(ctx, &change, concerned);
+        }
+        Change::Removed(Removed { namespace, name, old, .. }) => {
+            let change = Changed { namespace: &namespace, name: &name, old: Some(old.as_ref()), new: None };
+            trigger(ctx, &change, concerned);
+        }
         Change::Listed => ctx.check_synced(),
     }
 }
 
-fn trigger(ctx: &Context, object: &Key, refers: fn(&ModelRollout, &str) -> bool) {
-    for rollout in ctx.stores.rollouts.list(&object.namespace) {
-        if refers(&rollout, &object.name) {
+fn trigger<T>(ctx: &Context, change: &Changed<'_, T>, concerned: impl Fn(&ModelRollout, &Changed<'_, T>) -> bool) {
+    // before all lists are complete nothing is worked on, and then everything is
+    if !ctx.is_synced() {
+        return;
+    }
+    for rollout in ctx.stores.rollouts.list(change.namespace) {
+        if concerned(&rollout, change) {
             ctx.triggers.fire(Key::of(&rollout));
         }
     }
@@ -199,44 +225,7 @@ fn trigger_all_of(ctx: &Context, namespace: &str) {
 fn trigger_sharing(ctx: &Context, key: &Key) {
     let all = ctx.stores.rollouts.list(&key.namespace);
     let Some(me) = all.iter().find(|other| other.metadata.name.as_deref() == Some(&key.name)) else { return };
-    for other in all.iter().filter(|other| shares(me, other)) {
+    for other in all.iter().filter(|other| concerns::shares(me, other)) {
         ctx.triggers.fire(Key::of(other));
-    }
-}
-
-fn shares(me: &ModelRollout, other: &ModelRollout) -> bool {
-    [&me.spec.blue, &me.spec.green].iter().any(|color| {
-        refers_to_deployment(other, &color.deployment_name) || refers_to_service(other, &color.service_name)
-    }) || me.spec.traffic.ingress.names.iter().any(|name| refers_to_ingress(other, name))
-}
-
-fn refers_to_deployment(rollout: &ModelRollout, name: &str) -> bool {
-    rollout.spec.blue.deployment_name == name || rollout.spec.green.deployment_name == name
-}
-
-fn refers_to_service(rollout: &ModelRollout, name: &str) -> bool {
-    rollout.spec.blue.service_name == name || rollout.spec.green.service_name == name
-}
-
-fn refers_to_ingress(rollout: &ModelRollout, name: &str) -> bool {
-    let own = rollout.metadata.name.as_deref().unwrap_or_default();
-    rollout.spec.traffic.ingress.names.iter().any(|one| one == name)
-        || canary_name(own) == name
-        || anchor_name(own) == name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::shell::testing::rollout;
-
-    #[test]
-    fn a_rollout_refers_to_what_it_names_and_to_what_is_named_after_it() {
-        let bot = rollout("bot");
-        assert!(refers_to_deployment(&bot, "bot-green") && !refers_to_deployment(&bot, "bot"));
-        assert!(refers_to_service(&bot, "bot-blue") && !refers_to_service(&bot, "other"));
-        assert!(["bot", "bot-canary", "bot-anchor"].iter().all(|name| refers_to_ingress(&bot, name)));
-        assert!(!refers_to_ingress(&bot, "other-canary"));
-        assert!(shares(&bot, &rollout("second")));
     }
 }

@@ -505,8 +505,8 @@ fn what_is_missing_becomes_a_condition_and_no_write() {
     let cases: [(&str, Change); 7] = [
         ("ServiceMissing", |world| world.seen.colors.green.service = Lookup::Missing),
         ("DeploymentMissing", |world| world.seen.colors.green.deployment = Lookup::Missing),
-        ("IngressMissing", |world| world.seen.ingress = Lookup::Missing),
-        ("BackendMismatch", |world| world.seen.ingress = Lookup::Found(main_ingress("other"))),
+        ("IngressMissing", |world| drop(world.seen.ingresses.insert("bot".into(), Lookup::Missing))),
+        ("BackendMismatch", |world| *world.main() = main_ingress("other")),
         ("Conflict", |world| world.seen.elder = Some("elder".into())),
         ("UnsupportedPath", |world| world.main().paths[0].path_type = "ImplementationSpecific".into()),
         ("UnsupportedPath", |world| world.main().paths[0].path = Some("/a;return 200".into())),
@@ -525,7 +525,7 @@ fn what_is_missing_becomes_a_condition_and_no_write() {
 #[test]
 fn what_cannot_be_read_is_no_finding() {
     let mut world = world();
-    world.seen.ingress = Lookup::Unreadable("not synced yet".into());
+    world.seen.ingresses.insert("bot".into(), Lookup::Unreadable("not synced yet".into()));
     world.run(60);
     assert_eq!((world.writes, world.notes.len()), (0, 0));
     let mut world = self::world();
@@ -565,7 +565,7 @@ fn a_missing_standby_matters_only_to_the_next_rollout() {
     world.seen.colors.green.deployment = Lookup::Missing;
     world.run(60);
     assert_eq!((world.phase(), world.condition("Ready").0), (Phase::Stable, "True".into()));
-    assert_eq!(world.condition("Preflight"), ("False".into(), "DeploymentMissing".into()));
+    assert_eq!(world.condition("Preflight"), ("False".into(), "StandbyMissing".into()));
 }
 
 #[test]
@@ -577,7 +577,9 @@ fn at_rest_nothing_is_written_for_ten_hours() {
     for _ in 0..600 {
         world.now += k8s_openapi::jiff::SignedDuration::from_secs(60);
         let plan = world.settle();
-        assert_eq!((plan.wake, plan.need), (None, modelrollout::engine::plan::Need::default()));
+        // one watch of the prompt that a rollback would need, so that `RollbackReady` is true at all times
+        let need = modelrollout::engine::plan::Need { prompts: [Color::Blue].into(), ..Default::default() };
+        assert_eq!((plan.wake, plan.need), (None, need));
     }
     assert_eq!(world.writes, writes);
 }

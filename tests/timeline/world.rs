@@ -1,11 +1,11 @@
 //! A small model of a cluster under virtual time: it carries out plans, and checks at every write what must never happen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use modelrollout::api::reasons::{Phase, Reason};
-use modelrollout::api::{Color, ModelRollout, ModelRolloutStatus, names};
+use modelrollout::api::{Color, ControllerDialect, ModelRollout, ModelRolloutStatus, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::*;
 use modelrollout::engine::{self, readiness, traffic};
@@ -33,6 +33,8 @@ pub struct World {
     /// Seconds between two looks at the metrics.
     pub tick: i64,
     pub never_ready: bool,
+    /// Named users send a tenth of all requests.
+    pub named_users: bool,
     pub log: Vec<String>,
     pub notes: Vec<Note>,
     /// The write of this number (from 1) is the last one of its pass: the operator dies after it.
@@ -73,15 +75,25 @@ impl World {
                 model: None,
                 config_maps: [format!("prompt-{color}")].into(),
                 selector: format!("color={color}"),
+                images: vec![format!("registry.example/llama:{color}")],
+                shutdown: Shutdown { grace_seconds: 300, pre_stop: true, sleep_seconds: 10 },
+                ..DeploymentSeen::default()
             }),
-            service: Lookup::Found(ServiceSeen { has_selector: true }),
+            service: Lookup::Found(ServiceSeen {
+                selector: [("color".to_owned(), color.to_string())].into(),
+                ports: vec![ServicePortSeen { name: Some("http".into()), number: 80 }],
+                publishes_not_ready: false,
+            }),
             pods: Lookup::Found(PodsSeen { ready: replicas, reasons: vec![] }),
             endpoints: Lookup::Found(replicas),
             prompt: Lookup::Found(PromptSeen { hash: format!("{color}hash") }),
+            selected: [format!("bot-{color}")].into(),
+            autoscaler: None,
         };
         let seen = Observed {
             colors: ByColor { blue: color(Color::Blue, 4), green: color(Color::Green, 0) },
-            ingress: Lookup::Found(main_ingress("bot-blue")),
+            ingresses: [("bot".to_owned(), Lookup::Found(main_ingress("bot-blue")))].into(),
+            others: vec![],
             canary: Lookup::Missing,
             anchor: Lookup::Missing,
             readings: BTreeMap::new(),
@@ -100,6 +112,7 @@ impl World {
             load_time: Duration::from_secs(20),
             tick: 1,
             never_ready: false,
+            named_users: false,
             log: vec![],
             notes: vec![],
             die_after: None,
@@ -148,9 +161,12 @@ impl World {
         *self.object.metadata.generation.get_or_insert_default() += 1;
     }
 
-    /// The backend of the production Ingress.
+    /// The backend of the production Ingresses; `mixed` if they differ.
     pub fn backend(&self) -> String {
-        self.seen.ingress.found().and_then(|main| main.paths[0].service.clone()).unwrap_or_default()
+        let mains = self.seen.ingresses.values().filter_map(Lookup::found);
+        let paths = mains.flat_map(|main| &main.paths).filter_map(|path| path.service.clone());
+        let ours: BTreeSet<String> = paths.filter(|service| service.starts_with("bot-")).collect();
+        if ours.len() > 1 { "mixed".to_owned() } else { ours.into_iter().next().unwrap_or_default() }
     }
 
     /// The share that green has now, in percent.
@@ -160,6 +176,38 @@ impl World {
 
     pub fn replicas(&self, color: Color) -> i32 {
         self.seen.colors.get(color).deployment.found().map_or(0, |deployment| deployment.desired)
+    }
+
+    /// Somebody scales a Deployment by hand; its Pods are there at once.
+    pub fn scale_by(&mut self, manager: &str, color: Color, replicas: i32) {
+        let now = self.now;
+        let deployment = self.deployment(color);
+        deployment.desired = replicas;
+        deployment.total = replicas;
+        deployment.updated = replicas;
+        deployment.replicas_written = Some(Written { manager: manager.into(), at: now });
+        self.set_ready(color, replicas);
+    }
+
+    /// A second production Ingress: another host with TLS, its port by name, and a path of somebody else.
+    pub fn add_second_ingress(&mut self) {
+        let mut second = main_ingress("bot-blue");
+        second.name = "chat".into();
+        second.uid = "second".into();
+        second.tls = vec![TlsSeen { hosts: vec!["chat.example".into()], secret_name: Some("chat-tls".into()) }];
+        let path = second.paths[0].clone();
+        second.paths = vec![
+            PathSeen { host: Some("chat.example".into()), port: Some(PortSeen::Name("http".into())), ..path.clone() },
+            PathSeen {
+                index: 1,
+                host: Some("chat.example".into()),
+                path: Some("/docs".into()),
+                service: Some("docs".into()),
+                ..path
+            },
+        ];
+        self.seen.ingresses.insert("chat".into(), Lookup::Found(second));
+        self.object.spec.traffic.ingress.names.push("chat".into());
     }
 
     pub fn set_ready(&mut self, color: Color, ready: i32) {
@@ -179,9 +227,13 @@ impl World {
     }
 
     pub fn main(&mut self) -> &mut IngressSeen {
-        match &mut self.seen.ingress {
-            Lookup::Found(main) => main,
-            _ => panic!("no Ingress"),
+        self.named("bot")
+    }
+
+    pub fn named(&mut self, name: &str) -> &mut IngressSeen {
+        match self.seen.ingresses.get_mut(name) {
+            Some(Lookup::Found(main)) => main,
+            _ => panic!("no Ingress {name}"),
         }
     }
 
@@ -287,7 +339,7 @@ impl World {
             }
             Action::RemoveAct { annotation, value } => {
                 let annotations = self.object.metadata.annotations.get_or_insert_default();
-                assert_eq!(annotations.remove(*annotation).as_ref(), Some(value));
+                assert_eq!(annotations.remove(annotation).as_ref(), Some(value));
             }
             Action::WriteIngress(want) => self.write_ingress(want),
             Action::DeleteIngress { name, uid, .. } => {
@@ -297,9 +349,9 @@ impl World {
                     }
                 }
             }
-            Action::SwitchBackend { paths, .. } => {
+            Action::SwitchBackend { ingress, paths, .. } => {
                 for switch in paths {
-                    let main = self.main();
+                    let main = self.named(ingress);
                     let path =
                         main.paths.iter_mut().find(|path| path.rule == switch.rule && path.index == switch.index);
                     let path = path.expect("the path");
@@ -311,11 +363,12 @@ impl World {
                         anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone()))
                     });
                 let restored = self.notes.iter().any(|note| note.reason == Reason::BackendRestored);
+                let plain = self.object.spec.traffic.ingress.controller == ControllerDialect::None;
                 assert!(
-                    anchor || restored || self.seen.anchor.found().is_none() && self.backend() == "bot-blue",
+                    anchor || restored || plain || self.seen.anchor.found().is_none() && paths[0].to == "bot-blue",
                     "the outgoing Service stays named"
                 );
-                let color = if self.backend() == "bot-green" { Color::Green } else { Color::Blue };
+                let color = if paths[0].to == "bot-green" { Color::Green } else { Color::Blue };
                 assert!(
                     readiness::at_least_known(self.seen.colors.get(color)).unwrap_or(0) > 0,
                     "never to a color without Pods"
@@ -324,7 +377,8 @@ impl World {
             Action::Scale { deployment, replicas, unless_serving, .. } => {
                 let color = if deployment == "bot-blue" { Color::Blue } else { Color::Green };
                 if *replicas < self.replicas(color) {
-                    assert!(unless_serving.is_some());
+                    assert!(unless_serving.as_ref().is_some_and(|check| check.ingresses.len() == self.seen.ingresses.len()));
+                    assert_ne!(self.backend(), "mixed", "nothing is scaled down in a half-done switch");
                     assert_ne!(self.backend(), format!("bot-{color}"), "a serving color is never scaled down");
                     assert!(
                         color == Color::Blue || self.green_share() == 0,
@@ -334,10 +388,12 @@ impl World {
                 let ready_at = self.now + k8s_openapi::jiff::SignedDuration::try_from(self.load_time).expect("short");
                 self.ready_at.insert(color, ready_at);
                 let down = *replicas < self.replicas(color);
+                let now = self.now;
                 let deployment = self.deployment(color);
                 deployment.desired = *replicas;
                 deployment.total = *replicas;
                 deployment.updated = *replicas;
+                deployment.replicas_written = Some(Written { manager: names::MANAGER_SCALE.into(), at: now });
                 if down {
                     self.set_ready(color, *replicas);
                 }
@@ -380,10 +436,12 @@ impl World {
         });
         if canary {
             let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));
-            let ready = readiness::of(&self.seen.colors.green).ready.expect("watched");
-            assert!(ready >= readiness::needed(weight, 4), "weight {weight} needs more than {ready} Pods");
+            let to = self.attempt().to;
+            let ready = readiness::of(self.seen.colors.get(to)).ready.expect("watched");
+            let active = self.attempt().active_replicas;
+            assert!(ready >= readiness::needed(weight, active), "weight {weight} needs more than {ready} Pods");
             assert!(
-                self.seen.anchor.is_missing() || self.backend() == "bot-blue" && weight == 100,
+                self.seen.anchor.is_missing() || self.backend() != format!("bot-{to}") && weight == 100,
                 "no anchor beside a new canary"
             );
         }
@@ -405,7 +463,7 @@ impl World {
             self.counted = None;
             return;
         };
-        let share = f64::from(self.green_share()) / 100.0;
+        let share = f64::from(self.green_share().max(i32::from(self.named_users) * 10)) / 100.0;
         let fresh = self.counted.as_ref().is_none_or(|(key, ..)| *key != need.key);
         if fresh {
             self.counted = Some((need.key.clone(), BTreeMap::new(), need.since.max(self.now)));
@@ -474,7 +532,7 @@ impl Step<'_> {
                 )
             }
             Step::Action(Action::WriteIngress(want)) => format!("write {} {:?}", want.name, want.annotations.last()),
-            Step::Action(Action::SwitchBackend { paths, .. }) => format!("switch to {}", paths[0].to),
+            Step::Action(Action::SwitchBackend { ingress, paths, .. }) => format!("switch {ingress} to {}", paths[0].to),
             Step::Action(Action::Scale { deployment, replicas, .. }) => format!("scale {deployment} {replicas}"),
             Step::Action(Action::DeleteIngress { name, .. }) => format!("delete {name}"),
             Step::Action(other) => format!("{other:?}"),

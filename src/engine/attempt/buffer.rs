@@ -5,71 +5,85 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Attempt, end, own, promote};
 use crate::api::Color;
+use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
+use crate::engine::drift;
 use crate::engine::judging::Judged;
-use crate::engine::observed::{DeploymentSeen, IngressSeen};
+use crate::engine::observed::DeploymentSeen;
 use crate::engine::plan::{Action, ServingCheck};
+use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::nginx;
 
 /// Keeps the old color, and ends the attempt when the buffer is over.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen, judged: &Judged) {
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, judged: &Judged) {
+    keep(scene, draft, &mut attempt, judged);
+    draft.status.attempt = Some(attempt);
+}
+
+/// The same, for an attempt that is put on record by the caller.
+pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: &Judged) {
     let Some(started) = attempt.buffer_started_at.as_ref().map(|time| time.0) else { return };
     // An edit of the buffer counts from its start.
     let ends = time::ceil(time::after(started, scene.rollout.buffer));
     attempt.buffer_ends_at = Some(ends.clone());
-    draft.stand(
-        Phase::Buffering,
-        Reason::BufferRunning,
-        format!(
-            "{} carries all traffic; {} is kept until {} and one write goes back to it",
-            attempt.to, attempt.from, ends.0
-        ),
+    let message = format!(
+        "{} carries all traffic; {} is kept until {} and one write goes back to it",
+        attempt.to, attempt.from, ends.0
     );
-    let clean = remove_canary(scene, draft, &attempt, main, started);
+    draft.stand(Phase::Buffering, Reason::BufferRunning, message);
+    let clean = remove_canary(scene, draft, attempt, started);
     if scene.now < ends.0 {
         draft.wake_at(ends.0);
-    } else if clean && gone(scene, draft, &attempt) {
-        if let Some((gate, _, message)) = &judged.waiting {
-            let action = format!("EndBuffer{}", attempt.id);
-            draft.warn(
-                Reason::BufferEndedUnjudged,
-                action,
-                format!("the buffer ended as planned although gate {gate} had no verdict: {message}"),
-            );
-        }
-        finish(scene, draft, &mut attempt);
+        return;
     }
-    draft.status.attempt = Some(attempt);
+    if scene.rollout.paused {
+        let message = format!("the buffer is over, and spec.paused keeps {} up; one write goes back to it", attempt.from);
+        draft.stand(Phase::Paused, Reason::Paused, message);
+        return;
+    }
+    if let Some(message) = drift::lasting(draft, scene.now) {
+        draft.stand(Phase::Buffering, Reason::FieldConflict, format!("{message}; {} stays up meanwhile", attempt.from));
+        return;
+    }
+    if !clean {
+        return;
+    }
+    if let Some(old) = goes(scene, attempt, ends.0) {
+        draft.actions.push(scale_down(scene, attempt.from, 0, old));
+        return;
+    }
+    if let Some((gate, _, message)) = judged.waiting.first() {
+        let action = format!("EndBuffer{}", attempt.id);
+        let message = format!("the buffer ended as planned although gate {gate} had no verdict: {message}");
+        draft.warn(Reason::BufferEndedUnjudged, action, message);
+    }
+    finish(scene, draft, attempt);
 }
 
 /// The canary has nothing left to do once the controller follows the switch. True if it is gone and the anchor names both.
-fn remove_canary(
-    scene: Scene<'_>,
-    draft: &mut Draft,
-    attempt: &Attempt,
-    main: &IngressSeen,
-    started: Timestamp,
-) -> bool {
+fn remove_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, started: Timestamp) -> bool {
+    if scene.rollout.dialect == Dialect::Plain {
+        return true;
+    }
     let settled = time::after(started, scene.seen.settle);
     match own(scene, &scene.seen.canary) {
         Some(_) if scene.now < settled => draft.wake_at(settled),
         Some(canary) if !canary.deleting => draft.actions.push(nginx::remove(canary, false)),
         Some(_) => {}
-        None => return promote::anchor(scene, draft, main, &[attempt.from, attempt.to]),
+        None => return promote::anchor(scene, draft, &[attempt.from, attempt.to]),
     }
     false
 }
 
-/// Whether the old color is as `spec.rollback.afterBuffer` wants it; if not, it is scaled down.
-fn gone(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
-    let Some(old) = scene.seen.colors.get(attempt.from).deployment.found() else { return true };
-    if !scene.rollout.scale_to_zero || old.desired == 0 {
-        return true;
-    }
-    draft.actions.push(scale_down(scene, attempt.from, 0, old));
-    false
+/// The old Deployment, if it has yet to be scaled to zero. An autoscaler's replicas are not ours, and somebody who scaled
+/// it after the end of the buffer has undone our scale-down: that is told (`ScaleContested`), not fought.
+fn goes<'a>(scene: Scene<'a>, attempt: &Attempt, ends: Timestamp) -> Option<&'a DeploymentSeen> {
+    let old = scene.seen.colors.get(attempt.from).deployment.found()?;
+    let contested = old.replicas_written.as_ref().is_some_and(|written| written.manager != MANAGER_SCALE && written.at > ends);
+    let ours = scene.rollout.scale_to_zero && scene.autoscaler(attempt.from).is_none() && !contested;
+    (ours && old.desired > 0).then_some(old)
 }
 
 /// The scale-down of a color without traffic. The Ingress is read once more before it: it must not name the color.
@@ -79,7 +93,10 @@ pub fn scale_down(scene: Scene<'_>, color: Color, replicas: i32, deployment: &De
         deployment: side.deployment.clone(),
         replicas,
         resource_version: deployment.resource_version.clone(),
-        unless_serving: Some(ServingCheck { ingress: scene.rollout.ingress.clone(), service: side.service.clone() }),
+        unless_serving: Some(ServingCheck {
+            ingresses: scene.rollout.ingresses.clone(),
+            service: side.service.clone(),
+        }),
     }
 }
 
@@ -91,10 +108,16 @@ pub fn at_target(draft: &mut Draft, active: Color) {
 fn finish(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     end(scene, draft, attempt, to, None);
-    let kept = if scene.rollout.scale_to_zero { "was scaled to zero" } else { "stays up" };
+    let gone = scene.seen.colors.get(from).deployment.found().is_none_or(|old| old.desired == 0);
+    let kept = if gone { "is scaled to zero" } else { "stays up" };
     let message =
         format!("attempt {} is complete: {to} serves {}, {from} {kept}", attempt.id, scene.rollout.side(to).model);
     draft.tell(Reason::Completed, format!("CompleteAttempt{}", attempt.id), message);
-    at_target(draft, to);
     draft.need.gates = None;
+    if to == scene.rollout.target {
+        at_target(draft, to);
+    } else {
+        let message = format!("{to} carries all traffic again, as the act rollback asked; spec.target is still {from}");
+        draft.stand(Phase::RolledBack, Reason::RevisionFailed, message);
+    }
 }

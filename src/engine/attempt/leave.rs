@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use super::{own, position};
+use super::restore;
 use crate::api::Attempt;
 use crate::api::reasons::{Cause, Step};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::judging::Judged;
-use crate::engine::observed::IngressSeen;
 use crate::engine::readiness;
 use crate::engine::time;
-use crate::engine::traffic::Backend;
+use crate::engine::traffic::{self, Backend};
 
 /// How long a color may be short of the Pods that its share needs.
 const SHORT: Duration = Duration::from_secs(30);
@@ -22,7 +21,6 @@ pub fn cause(
     scene: Scene<'_>,
     draft: &mut Draft,
     attempt: &mut Attempt,
-    main: Option<&IngressSeen>,
     asked: &Asked,
     judged: &Judged,
 ) -> Option<(Cause, String)> {
@@ -33,26 +31,34 @@ pub fn cause(
     if let Some(reason) = &asked.rollback {
         return Some((Cause::RollbackRequested, format!("asked for by an annotation: {reason}")));
     }
-    if scene.rollout.target != attempt.to {
+    // The act `rollback` restores a color that the target does not name.
+    if scene.rollout.target != attempt.to && attempt.restore != Some(Cause::RollbackRequested) {
         return Some((Cause::TargetTurnedBack, format!("spec.target was set back to {}", attempt.from)));
     }
-    ingress_lost(scene, main)
+    // A restored color served before, and what was left for it is known to be bad: gates are shown but do not act.
+    let failed = judged.failed.as_ref().filter(|_| attempt.restore.is_none());
+    ingress_lost(scene, attempt)
         .or_else(|| revision_changed(scene, attempt))
         .or_else(|| readiness_lost(scene, draft, attempt))
-        .or_else(|| {
-            judged.failed.as_ref().map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}")))
-        })
+        .or_else(|| failed.map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}"))))
 }
 
-fn ingress_lost(scene: Scene<'_>, main: Option<&IngressSeen>) -> Option<(Cause, String)> {
-    let name = &scene.rollout.ingress;
-    let Some(main) = main else { return Some((Cause::IngressLost, format!("the Ingress {name} was deleted"))) };
-    if position(scene, main) == Backend::Neither {
-        return Some((Cause::IngressLost, format!("no path of Ingress {name} names either Service any more")));
+fn ingress_lost(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> {
+    for (name, ingress) in &scene.seen.ingresses {
+        let Some(main) = ingress.found() else {
+            return Some((Cause::IngressLost, format!("the Ingress {name} was deleted")));
+        };
+        if traffic::backend(scene.rollout, [main]) == Backend::Neither {
+            let message = format!("no path of Ingress {name} names either Service any more");
+            return Some((Cause::IngressLost, message));
+        }
+        // A canary that is older than the Ingress it belongs to can take that Ingress' place in ingress-nginx (#8004).
+        let same = format!("{name}/{}", main.uid);
+        if !attempt.ingresses.is_empty() && !attempt.ingresses.contains(&same) {
+            return Some((Cause::IngressLost, format!("the Ingress {name} was deleted and created anew")));
+        }
     }
-    // A canary that is older than the Ingress it belongs to can take that Ingress' place in ingress-nginx (#8004).
-    let older = own(scene, &scene.seen.canary).is_some_and(|canary| canary.created < main.created);
-    older.then(|| (Cause::IngressLost, format!("the Ingress {name} was deleted and created anew")))
+    None
 }
 
 fn revision_changed(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> {
@@ -66,14 +72,14 @@ fn revision_changed(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, Strin
 /// Zero ready Pods send traffic back at once, too few after 30 seconds. In the buffer half of what it wants is enough: one
 /// drained node must not undo a promotion.
 fn readiness_lost(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) -> Option<(Cause, String)> {
-    if attempt.step == Step::Preparing {
+    if restore::untouched(attempt.step) {
         return None;
     }
     let readiness = readiness::of(scene.seen.colors.get(attempt.to));
     let ready = readiness.ready?;
     let needed = match attempt.step {
         Step::Buffering => readiness::needed(50, readiness.desired),
-        _ => readiness::needed(attempt.weight_intended, attempt.active_replicas),
+        _ => readiness::needed(attempt.share(), attempt.active_replicas),
     };
     if ready >= needed {
         attempt.short_since = None;

@@ -6,7 +6,9 @@ mod buffer;
 mod leave;
 mod prepare;
 mod promote;
+pub mod restore;
 mod rollback;
+mod share;
 mod stage;
 
 use super::acts::Asked;
@@ -14,18 +16,20 @@ use super::binding;
 use super::draft::{Draft, Scene};
 use super::judging::{self, Judged, Window};
 use super::observed::{IngressSeen, Lookup};
-use super::plan::Action;
+use super::preflight;
 use super::readiness;
+use super::rollout::Gate;
 use super::time;
-use super::traffic::{self, nginx};
+use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry};
 
 pub use buffer::{at_target, scale_down};
 pub use rollback::{external_switch, what_next};
+pub use stage::hold_ends;
 
-/// Opens an attempt for `revision` and takes its first step.
-pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String) {
+/// Opens an attempt for `revision` and takes its first step. `restore`: an earlier color gets everything back at once.
+pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, restore: Option<Cause>) {
     let to = from.other();
     let replicas = |color| scene.seen.colors.get(color).deployment.found().map_or(0, |deployment| deployment.desired);
     let past = draft.status.attempt.as_ref();
@@ -37,12 +41,18 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String) 
         from,
         to,
         revision,
-        step: Step::Preparing,
+        from_revision: binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)),
+        ingresses: scene.mains().iter().map(|main| format!("{}/{}", main.name, main.uid)).collect(),
+        restore,
+        step: if restore.is_some() { Step::Restoring } else { Step::Preparing },
         stage_index: 0,
         weight_intended: 0,
         started_at: time::floor(scene.now),
         stage_started_at: None,
         approved_stage: None,
+        waived_stage: None,
+        promote_requested: false,
+        manual_weight: None,
         gates_hash: None,
         evidence: Vec::new(),
         baseline: Vec::new(),
@@ -58,10 +68,12 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String) 
     };
     let side = scene.rollout.side(to);
     let prompt = side.prompt.as_ref().map(|prompt| format!(" with prompt {}", prompt.version)).unwrap_or_default();
+    let (reason, back) =
+        if restore.is_some() { (Reason::Restoring, " back") } else { (Reason::AttemptStarted, "") };
     draft.tell(
-        Reason::AttemptStarted,
+        reason,
         format!("StartAttempt{}", attempt.id),
-        format!("attempt {}: {from} to {to}, {}{prompt}, revision {}", attempt.id, side.model, attempt.revision),
+        format!("attempt {}: {from}{back} to {to}, {}{prompt}, revision {}", attempt.id, side.model, attempt.revision),
     );
     draft.status.gates.clear();
     draft.status.attempt = Some(attempt);
@@ -72,36 +84,38 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String) 
 pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     let Some(mut attempt) = draft.open_attempt() else { return };
     draft.need.pods = true;
-    draft.need.prompts = true;
-    let main = match &scene.seen.ingress {
-        Lookup::Found(main) => Some(main),
-        Lookup::Missing => None,
-        Lookup::Unreadable(why) => {
-            draft.stand(Phase::Holding, Reason::Unreadable, format!("Ingress {}: {why}", scene.rollout.ingress));
+    draft.need.prompts.extend(Color::BOTH);
+    for (name, ingress) in &scene.seen.ingresses {
+        if let Lookup::Unreadable(why) = ingress {
+            draft.stand(Phase::Holding, Reason::Unreadable, format!("Ingress {name}: {why}"));
             return;
         }
-    };
+    }
     if let Lookup::Unreadable(why) = &scene.seen.canary {
         draft.stand(Phase::Holding, Reason::Unreadable, format!("our canary Ingress: {why}"));
         return;
+    }
+    if attempt.restore == Some(Cause::RollbackRequested) && scene.rollout.target == attempt.to {
+        // From now on the target says where traffic shall be, and can be turned again.
+        attempt.restore = Some(Cause::TargetTurnedBack);
     }
     if attempt.step == Step::Stage {
         stage::restart_if_gates_changed(scene, &mut attempt);
     }
     let judged = judge(scene, draft, &mut attempt);
-    if let Some((cause, message)) = leave::cause(scene, draft, &mut attempt, main, asked, &judged) {
-        rollback::go_back(scene, draft, attempt, main, cause, &message);
+    if let Some((cause, message)) = leave::cause(scene, draft, &mut attempt, asked, &judged) {
+        rollback::go_back(scene, draft, attempt, cause, &message);
         return;
     }
-    let Some(main) = main else { return };
-    if rollback::external(scene, draft, &attempt, main) {
+    if rollback::external(scene, draft, &attempt) {
         return;
     }
     match attempt.step {
-        Step::Preparing => prepare::run(scene, draft, attempt, main),
-        Step::Stage => stage::run(scene, draft, attempt, main, &judged),
-        Step::Promoting => promote::run(scene, draft, attempt, main),
-        Step::Buffering => buffer::run(scene, draft, attempt, main, &judged),
+        Step::Preparing => prepare::run(scene, draft, attempt),
+        Step::Stage => stage::run(scene, draft, attempt, &judged),
+        Step::Promoting => promote::run(scene, draft, attempt),
+        Step::Buffering => buffer::run(scene, draft, attempt, &judged),
+        Step::Restoring => restore::run(scene, draft, attempt),
         // `leave::cause` repeats the cause of an attempt that goes back, so this is not reached.
         Step::RollingBack => {}
     }
@@ -118,14 +132,14 @@ fn window<'a>(scene: Scene<'a>, attempt: &Attempt) -> Option<Window<'a>> {
         Step::Stage | Step::Promoting => {
             let stage = stage::current(scene.rollout, attempt);
             let since = attempt.stage_started_at.as_ref()?.0;
-            let concurrent = attempt.step == Step::Stage && attempt.weight_intended < 100;
+            let concurrent = attempt.step == Step::Stage && attempt.share() < 100;
             Some(Window { stage, since, concurrent })
         }
         Step::Buffering => {
             let since = time::ceil(time::after(attempt.buffer_started_at.as_ref()?.0, scene.seen.settle)).0;
             Some(Window { stage: None, since, concurrent: false })
         }
-        Step::Preparing | Step::RollingBack => None,
+        Step::Preparing | Step::RollingBack | Step::Restoring => None,
     }
 }
 
@@ -141,96 +155,75 @@ fn capacity(scene: Scene<'_>, attempt: &Attempt, weight: i32) -> Result<(), Stri
     match readiness.ready {
         Some(ready) if ready >= needed => Ok(()),
         Some(ready) => Err(format!(
-            "{ready} Pods of {} are ready, {weight} % of {}'s {} replicas needs {needed}{}",
+            "{ready} Pods of {} are ready, {weight} % of {}'s {} replicas needs {needed}{}{}",
             attempt.to,
             attempt.from,
             attempt.active_replicas,
-            if readiness.why.is_empty() { String::new() } else { format!(": {}", readiness.why) }
+            if readiness.why.is_empty() { String::new() } else { format!(": {}", readiness.why) },
+            if readiness.desired < needed { prepare::hint(scene, attempt) } else { String::new() }
         )),
         None => Err(format!("the Pods of {} are not read yet", attempt.to)),
     }
 }
 
+/// What keeps the share from being raised, apart from time and evidence: something that does not fit, another rollout on the
+/// same objects, or a changed color to go back to.
+fn obstacle(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
+    let elder = scene.seen.elder.as_ref().map(|elder| preflight::conflict(elder));
+    let problem = elder.or_else(|| preflight::fit(scene.rollout, scene.seen).err());
+    if let Some(problem) = problem {
+        return Some((problem.reason, problem.message));
+    }
+    bound(scene, attempt.to).err().or_else(|| old_changed(scene, attempt))
+}
+
+/// Whether the color that a rollback goes to is still what served before.
+pub fn old_changed(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
+    let color = attempt.from;
+    let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
+    if let Err((Reason::PromptMissing, message)) = binding::prompt(color, side, seen) {
+        let message = format!("{color} could not be started again for a rollback: {message}");
+        return Some((Reason::PromptMissing, message));
+    }
+    let (then, now) = (attempt.from_revision.as_ref()?, binding::revision(color, side, seen)?);
+    (*then != now).then(|| {
+        let message = format!(
+            "the Deployment, model or prompt of {color} changed (revision {now} instead of {then}), so a rollback would not go back to what served before: undo that change, or set spec.target to {color}"
+        );
+        (Reason::RollbackTargetChanged, message)
+    })
+}
+
+/// Whether the live color answers nobody while the target could.
+fn live_dead(scene: Scene<'_>, attempt: &Attempt) -> Option<String> {
+    let ready = |color| readiness::at_least_known(scene.seen.colors.get(color));
+    let dead = ready(attempt.from) == Some(0) && readiness::of(scene.seen.colors.get(attempt.to)).complete;
+    dead.then(|| {
+        format!(
+            "{}, which carries the traffic, has no ready Pod, and {} is ready: to switch now, run: {}",
+            attempt.from,
+            attempt.to,
+            scene.command(ANNOTATION_PROMOTE, &attempt.id.to_string())
+        )
+    })
+}
+
 /// Whether model and prompt of the target are bound; if not, why.
-fn bound(scene: Scene<'_>, color: Color) -> Result<(), (Reason, String)> {
+pub fn bound(scene: Scene<'_>, color: Color) -> Result<(), (Reason, String)> {
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
     binding::model(color, side, seen)?;
     binding::prompt(color, side, seen)?;
     Ok(())
 }
 
-/// Puts a changed or deleted canary back. True if it is in place.
-///
-/// The clock of the stage starts with the write. A write that comes later than intended (a failed try, somebody else's
-/// change) starts it again, before the write.
-fn keep_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, entering: bool) -> bool {
-    let there = scene.seen.canary.found();
-    let want = nginx::canary(scene.rollout, main, there, attempt.from, attempt.weight_intended);
-    if there.is_some_and(|there| want.matches(there)) {
-        return true;
-    }
-    if let Some(foreign) = there.filter(|_| own(scene, &scene.seen.canary).is_none()) {
-        draft.stand(
-            Phase::Holding,
-            Reason::NameTaken,
-            format!("the Ingress {} is not ours: delete or rename it", foreign.name),
-        );
-        return false;
-    }
-    if there.is_some_and(|there| there.deleting) {
-        return false;
-    }
-    if there.is_none() && !entering && unread(scene, draft) {
-        // It may be gone because a gate failed and that could not be recorded: ask again before it is put back.
-        draft.stand(
-            Phase::Holding,
-            Reason::NoData,
-            "our canary Ingress is missing; it is put back when the gates have been read",
-        );
-        return false;
-    }
-    let raise = there.map_or(0, nginx::weight) < attempt.weight_intended;
-    if raise && let Err(why) = capacity(scene, attempt, attempt.weight_intended) {
-        draft.stand(Phase::Holding, Reason::CapacityShort, why);
-        return false;
-    }
-    let intended = time::after(scene.now, scene.seen.settle);
-    let late = attempt
-        .stage_started_at
-        .as_ref()
-        .is_none_or(|start| start.0 < intended && time::between(start.0, intended).as_secs() >= 1);
-    if late && attempt.step == Step::Stage {
-        attempt.stage_started_at = Some(time::ceil(intended));
-        attempt.evidence.clear();
-    }
-    if late && !entering {
-        draft.warn(
-            Reason::CanaryRestored,
-            format!("RestoreCanary{}", attempt.stage_index),
-            format!(
-                "the canary Ingress was not as this stage needs it (changed or deleted, or its Ingress was edited); weight {} is written again and the stage's clock starts again",
-                attempt.weight_intended
-            ),
-        );
-    }
-    draft.actions.push(Action::WriteIngress(want));
-    false
-}
-
-/// Whether a gate that is asked for has had no answer at all yet.
-fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
-    let need = draft.need.gates.as_ref();
-    let answered = |key: &str, gate: &str| scene.seen.readings.get(gate).is_some_and(|reading| reading.key == key);
-    need.is_some_and(|need| need.queries.iter().any(|query| !answered(&need.key, &query.gate)))
-}
-
 /// Ends the attempt with `cause`, whatever was written for it. `active` carries the traffic.
 fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color, cause: Option<(Cause, &str)>) {
     let Scene { rollout, seen, now } = scene;
     let outcome = match (cause, attempt.step) {
+        (None, _) if attempt.restore.is_some() => Outcome::Restored,
         (None, _) => Outcome::Promoted,
         (Some(_), _) if active == attempt.to => Outcome::Promoted,
-        (Some(_), Step::Preparing) => Outcome::Aborted,
+        (Some(_), Step::Preparing | Step::Restoring) => Outcome::Aborted,
         (Some(_), _) => Outcome::RolledBack,
     };
     let clip = |text: &str, longest: usize| text.chars().take(longest).collect::<String>();
@@ -246,22 +239,32 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .is_some_and(|target| target.desired > attempt.replicas_before);
         attempt.drain_until = (rollout.match_active && scaled && active != attempt.to)
             .then(|| time::ceil(time::after(now, rollout.buffer)));
-    } else {
+    } else if attempt.restore.is_none() {
         draft.status.failed_revision = None;
     }
     let side = rollout.side(attempt.to);
     let gates = draft.gates.as_ref().unwrap_or(&draft.status.gates);
+    let limit = |name: &str| rollout.gates.iter().find(|gate| gate.name == name).map(Gate::limit).unwrap_or_default();
+    let acts = draft.status.acts.iter().rev().filter(|act| act.attempt == attempt.id);
+    let target = seen.colors.get(attempt.to);
     let entry = HistoryEntry {
         attempt: attempt.id,
         from: attempt.from,
         to: attempt.to,
         outcome,
-        cause: attempt.cause,
+        cause: attempt.cause.or(attempt.restore),
         message: attempt.cause_message.clone(),
         revision: attempt.revision.clone(),
+        from_revision: attempt.from_revision.clone(),
         model: side.model.clone(),
         prompt: side.prompt.as_ref().map(|prompt| prompt.version.clone()),
-        weight: if attempt.step == Step::Preparing { 0 } else { attempt.weight_intended },
+        prompt_hash: target.prompt.found().map(|prompt| prompt.hash.clone()),
+        images: target
+            .deployment
+            .found()
+            .map(|deployment| deployment.images.iter().take(8).map(|image| clip(image, 256)).collect())
+            .unwrap_or_default(),
+        weight: if restore::untouched(attempt.step) { 0 } else { attempt.weight_intended },
         started_at: attempt.started_at.clone(),
         ended_at: time::floor(now),
         gates: gates
@@ -269,19 +272,27 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .map(|gate| GateRecord {
                 name: gate.name.clone(),
                 verdict: gate.verdict,
+                limit: clip(&limit(&gate.name), 128),
                 message: clip(&gate.message, 256),
             })
             .collect(),
+        acts: acts.map(|act| clip(&format!("{}={}: {}", act.act, act.value, act.effect), 256)).collect(),
     };
-    draft.status.history.insert(0, entry);
-    draft.status.history.truncate(10);
+    record(&mut draft.status.history, entry);
     attempt.open = false;
     attempt.ended_at = Some(time::ceil(now));
     attempt.short_since = None;
     draft.set_active(active);
 }
 
-/// Which color the production Ingress names.
-fn position(scene: Scene<'_>, main: &IngressSeen) -> traffic::Backend {
-    traffic::backend(scene.rollout, main)
+/// Most entries, and most bytes as JSON, of the history.
+const HISTORY: (usize, usize) = (10, 16 * 1024);
+
+/// Puts `entry` first, and drops the oldest until what is left is within its bounds.
+fn record(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
+    history.insert(0, entry);
+    history.truncate(HISTORY.0);
+    while history.len() > 1 && serde_json::to_vec(history).map_or(0, |bytes| bytes.len()) > HISTORY.1 {
+        history.pop();
+    }
 }

@@ -1,18 +1,19 @@
 //! Before traffic moves: the target is scaled up, becomes ready, and is bound to its model and prompt.
 
-use super::{bound, capacity, own, stage};
+use super::{capacity, live_dead, obstacle, own, promote, rollback, stage};
 use crate::api::Attempt;
+use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::IngressSeen;
 use crate::engine::plan::Action;
 use crate::engine::preflight;
 use crate::engine::readiness;
+use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::nginx;
 
 /// Prepares the target, or starts the first stage.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     let Scene { rollout, seen, now } = scene;
     scale_up(scene, draft, &attempt);
     let readiness = readiness::of(seen.colors.get(attempt.to));
@@ -21,64 +22,86 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
     let ready = readiness.complete || (!rollout.match_active && some);
     let deadline = time::after(attempt.started_at.0, rollout.progress_deadline);
     if !ready {
+        let why = format!("{}{}", readiness.why, if readiness.desired == 0 { hint(scene, &attempt) } else { String::new() });
         if now >= deadline {
-            let message = format!(
-                "{} was not ready within {}: {}",
-                attempt.to,
-                time::show(rollout.progress_deadline),
-                readiness.why
-            );
-            super::rollback::go_back(scene, draft, attempt, Some(main), Cause::ProgressDeadlineExceeded, &message);
+            let message = format!("{} was not ready within {}: {why}", attempt.to, time::show(rollout.progress_deadline));
+            rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
             return;
         }
         draft.wake_at(deadline);
-        let message =
-            format!("{}: {}; the attempt ends at {deadline} if it is not ready by then", attempt.to, readiness.why);
+        let message = format!("{}: {why}; the attempt ends at {deadline} if it is not ready by then", attempt.to);
         draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
-        draft.status.attempt = Some(attempt);
-        return;
+    } else if let Some((phase, reason, message)) = waits_for(scene, draft, &attempt) {
+        draft.stand(phase, reason, message);
+    } else if attempt.promote_requested || rollout.dialect == Dialect::Plain {
+        promote::enter(scene, draft, &mut attempt);
+    } else {
+        stage::enter(scene, draft, &mut attempt, 0);
     }
-    if let Err((reason, message)) = bound(scene, attempt.to) {
-        draft.stand(Phase::Holding, reason, message);
-        draft.status.attempt = Some(attempt);
-        return;
+    draft.status.attempt = Some(attempt);
+}
+
+/// What the first share waits for, now that the target is ready.
+fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(Phase, Reason, String)> {
+    let Scene { rollout, seen, .. } = scene;
+    if let Some((reason, message)) = obstacle(scene, attempt) {
+        return Some((Phase::Holding, reason, message));
     }
     if let Err(problem) = preflight::own_names(rollout, seen) {
-        draft.stand(Phase::Holding, problem.reason, problem.message);
-        draft.status.attempt = Some(attempt);
-        return;
+        return Some((Phase::Holding, problem.reason, problem.message));
     }
     // An anchor of an earlier attempt names the canary's Service: while it exists the canary would silently get 0 %.
     if let Some(anchor) = own(scene, &seen.anchor) {
         draft.actions.push(nginx::remove(anchor, false));
-        draft.stand(
-            Phase::Preparing,
-            Reason::WaitingForReadiness,
-            "the anchor Ingress of the last attempt is removed first",
-        );
-        draft.status.attempt = Some(attempt);
-        return;
+        let message = "the anchor Ingress of the last attempt is removed first".to_owned();
+        return Some((Phase::Preparing, Reason::WaitingForReadiness, message));
     }
-    let Some((index, first)) = rollout.stage_above(0) else { return };
-    if let Err(why) = capacity(scene, &attempt, first.weight) {
-        draft.stand(Phase::Holding, Reason::CapacityShort, why);
-        draft.status.attempt = Some(attempt);
-        return;
+    if let Some(message) = live_dead(scene, attempt).filter(|_| !attempt.promote_requested) {
+        return Some((Phase::Holding, Reason::LiveNotReady, message));
     }
-    stage::enter(scene, draft, &mut attempt, main, index);
-    draft.status.attempt = Some(attempt);
+    if rollout.paused && rollout.manual_weight.is_none() {
+        let message = format!("{} is ready; spec.paused keeps it from getting traffic", attempt.to);
+        return Some((Phase::Paused, Reason::Paused, message));
+    }
+    let whole = attempt.promote_requested || rollout.dialect == Dialect::Plain;
+    let first = rollout.stages.first().map_or(100, |stage| rollout.manual_weight.unwrap_or(stage.weight));
+    let why = capacity(scene, attempt, if whole { 100 } else { first }).err()?;
+    Some((Phase::Holding, Reason::CapacityShort, why))
 }
 
-fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
+/// Scales the target up to the active color's replicas, if that is ours to do.
+pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     let replicas = |color| scene.seen.colors.get(color).deployment.found();
     let (Some(from), Some(to)) = (replicas(attempt.from), replicas(attempt.to)) else { return };
     let wanted = from.desired.max(to.desired).max(1);
-    if scene.rollout.match_active && to.desired < wanted {
+    if scene.rollout.match_active && scene.autoscaler(attempt.to).is_none() && to.desired < wanted {
         draft.actions.push(Action::Scale {
             deployment: scene.rollout.side(attempt.to).deployment.clone(),
             replicas: wanted,
             resource_version: to.resource_version.clone(),
             unless_serving: None,
         });
+    }
+}
+
+/// Who has to give the target the Pods that it lacks, if it is not us.
+pub fn hint(scene: Scene<'_>, attempt: &Attempt) -> String {
+    let deployment = &scene.rollout.side(attempt.to).deployment;
+    match scene.autoscaler(attempt.to) {
+        Some(autoscaler) => format!(
+            "; HorizontalPodAutoscaler {autoscaler} sets its replicas, so the operator does not: raise its minReplicas, and scale a Deployment at 0 up once: kubectl scale -n {} deployment {deployment} --replicas={}",
+            scene.rollout.namespace,
+            attempt.active_replicas.max(1)
+        ),
+        None if !scene.rollout.match_active => format!(
+            "; spec.prepare.replicas is Leave, so the operator scales nothing: kubectl scale -n {} deployment {deployment} --replicas={}",
+            scene.rollout.namespace,
+            attempt.active_replicas.max(1)
+        ),
+        None => {
+            let written = scene.seen.colors.get(attempt.to).deployment.found().and_then(|it| it.replicas_written.as_ref());
+            let other = written.filter(|written| written.manager != MANAGER_SCALE);
+            other.map(|written| format!("; {} set its replicas", written.manager)).unwrap_or_default()
+        }
     }
 }

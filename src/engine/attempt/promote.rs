@@ -1,83 +1,152 @@
-//! The switch: anchor, wait, one JSON Patch of the production Ingress.
+//! The switch: anchor, wait, one JSON Patch of each production Ingress, in the order of their names.
 
 use std::time::Duration;
 
-use super::{Attempt, buffer, capacity, judge, keep_canary, own, position};
+use super::{Attempt, buffer, capacity, judge, obstacle, own, share};
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::api::{Color, Promoted};
+use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::IngressSeen;
 use crate::engine::plan::Action;
+use crate::engine::rollout::Dialect;
 use crate::engine::time;
-use crate::engine::traffic::{Backend, nginx};
+use crate::engine::traffic::{self, Backend, nginx};
 
 /// Starts the switch: intent first, then the anchor.
-pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen) {
+pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     attempt.step = Step::Promoting;
-    let message = format!("all stages passed; the backend of Ingress {} is switched to {}", main.name, attempt.to);
+    let why = match (scene.rollout.dialect, attempt.promote_requested) {
+        (_, true) => "the switch was asked for by an act",
+        (Dialect::Plain, _) => "the target is ready",
+        (Dialect::Nginx, _) => "all stages passed",
+    };
+    let message = format!("{why}; the backend of Ingress {} is switched to {}", scene.rollout.ingress_names(), attempt.to);
     draft.tell(Reason::Switching, format!("PromoteAttempt{}", attempt.id), message.clone());
     draft.stand(Phase::Promoting, Reason::Switching, message);
-    anchor(scene, draft, main, &[attempt.from]);
+    match scene.rollout.dialect {
+        Dialect::Nginx => drop(anchor(scene, draft, &[attempt.from])),
+        Dialect::Plain => switch(scene, draft, attempt),
+    }
 }
 
 /// Goes on with the switch, from wherever it was interrupted.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
-    draft.stand(
-        Phase::Promoting,
-        Reason::Switching,
-        format!("the backend of Ingress {} is switched to {}", main.name, attempt.to),
-    );
-    if position(scene, main) == Backend::One(attempt.to) {
-        switched(scene, draft, attempt, main);
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
+    let message = format!("the backend of Ingress {} is switched to {}", scene.rollout.ingress_names(), attempt.to);
+    draft.stand(Phase::Promoting, Reason::Switching, message);
+    if scene.position() == Backend::One(attempt.to) {
+        match scene.rollout.dialect {
+            Dialect::Nginx => switched(scene, draft, attempt),
+            Dialect::Plain => switched_plainly(scene, draft, attempt),
+        }
         return;
     }
-    let in_place = keep_canary(scene, draft, &mut attempt, main, false);
-    if in_place && anchor(scene, draft, main, &[attempt.from]) {
-        switch(scene, draft, &attempt, main);
+    // Without the remaining stages the share stays what it is until everything is switched.
+    let in_place = attempt.promote_requested || share::keep(scene, draft, &mut attempt, false);
+    if in_place {
+        switch(scene, draft, &attempt);
     }
     draft.status.attempt = Some(attempt);
 }
 
-fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &IngressSeen) {
-    let Some(anchor) = scene.seen.anchor.found() else { return };
+fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
+    // A switch that is half done is brought to its end: two models must not serve one product for long.
+    let begun = scene.position() == Backend::Mixed;
+    if !begun {
+        if scene.rollout.paused {
+            let message = "the switch waits: spec.paused is set; going back still works";
+            draft.stand(Phase::Paused, Reason::Paused, message);
+            return;
+        }
+        if let Some((reason, message)) = obstacle(scene, attempt) {
+            draft.stand(Phase::Holding, reason, message);
+            return;
+        }
+        if let Err(why) = capacity(scene, attempt, 100) {
+            draft.stand(Phase::Holding, Reason::CapacityShort, why);
+            return;
+        }
+    }
+    if anchored(scene, draft, attempt.from) || begun {
+        draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), attempt.from, true));
+    }
+}
+
+/// Whether the outgoing Service stays named while the controllers follow a switch: the anchor is there, and was seen.
+pub fn anchored(scene: Scene<'_>, draft: &mut Draft, outgoing: Color) -> bool {
+    if scene.rollout.dialect == Dialect::Plain {
+        return true;
+    }
+    if !anchor(scene, draft, &[outgoing]) {
+        return false;
+    }
+    let Some(anchor) = scene.seen.anchor.found() else { return false };
     // The creation time has whole seconds, rounded down.
     let settled = time::after(time::after(anchor.created, scene.seen.settle), Duration::from_secs(1));
     if scene.now < settled {
         draft.wake_at(settled);
-    } else if let Err(why) = capacity(scene, attempt, 100) {
-        draft.stand(Phase::Holding, Reason::CapacityShort, why);
-    } else {
-        draft.actions.push(nginx::switch(scene.rollout, main, attempt.from, true));
     }
+    scene.now >= settled
+}
+
+/// Without shares, the one stage begins when the backend is switched.
+fn switched_plainly(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
+    let Some(stage) = scene.rollout.stages.first() else { return };
+    attempt.step = Step::Stage;
+    attempt.stage_index = 0;
+    attempt.weight_intended = 100;
+    attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
+    attempt.gates_hash = Some(scene.rollout.gates_hash());
+    let message = format!(
+        "stage 1/1: {} has all traffic, for at least {} before {} counts as promoted",
+        attempt.to,
+        time::show(stage.hold),
+        attempt.to
+    );
+    draft.tell(Reason::StageStarted, "StartStage1", message.clone());
+    draft.stand(Phase::Progressing, Reason::StageRunning, message);
+    draft.wake_at(time::after(time::after(scene.now, scene.seen.settle), stage.hold));
+    judge(scene, draft, &mut attempt);
+    draft.status.attempt = Some(attempt);
 }
 
 /// The backend names the target: it is promoted, and the buffer begins.
-fn switched(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen) {
+pub fn switched(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
+    begin_buffer(scene, draft, &mut attempt);
+    draft.status.attempt = Some(attempt);
+}
+
+/// The target carries all traffic and is what serves from now on.
+pub fn begin_buffer(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     let start = time::ceil(scene.now);
     attempt.step = Step::Buffering;
+    attempt.weight_intended = 100;
+    attempt.manual_weight = None;
     attempt.buffer_ends_at = Some(time::ceil(time::after(start.0, scene.rollout.buffer)));
     attempt.buffer_started_at = Some(start.clone());
     attempt.evidence.clear();
     attempt.short_since = None;
     draft.set_active(to);
     draft.status.last_promoted = Some(Promoted { color: to, revision: attempt.revision.clone(), time: start });
-    draft.tell(
-        Reason::Promoted,
-        format!("PromotedAttempt{}", attempt.id),
-        format!(
-            "{to} carries all traffic; {from} is kept for {} and one write goes back to it",
-            time::show(scene.rollout.buffer)
-        ),
-    );
-    let judged = judge(scene, draft, &mut attempt);
-    buffer::run(scene, draft, attempt, main, &judged);
+    let kept = format!("{from} is kept for {} and one write goes back to it", time::show(scene.rollout.buffer));
+    if attempt.restore.is_some() {
+        // What was left does not start again by itself.
+        draft.status.failed_revision = attempt
+            .from_revision
+            .clone()
+            .or_else(|| binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)));
+        draft.warn(Reason::Restored, format!("RestoredAttempt{}", attempt.id), format!("{to} carries all traffic again; {kept}"));
+    } else {
+        draft.tell(Reason::Promoted, format!("PromotedAttempt{}", attempt.id), format!("{to} carries all traffic; {kept}"));
+    }
+    let judged = judge(scene, draft, attempt);
+    buffer::keep(scene, draft, attempt, &judged);
 }
 
 /// Keeps the anchor naming the Services of `colors`. True if it is in place.
-pub fn anchor(scene: Scene<'_>, draft: &mut Draft, main: &IngressSeen, colors: &[Color]) -> bool {
+pub fn anchor(scene: Scene<'_>, draft: &mut Draft, colors: &[Color]) -> bool {
     let there = scene.seen.anchor.found();
-    let want = nginx::anchor(scene.rollout, main, there, colors);
+    let want = nginx::anchor(scene.rollout, &scene.mains(), there, colors);
     if there.is_some_and(|there| want.matches(there)) {
         return true;
     }

@@ -1,46 +1,45 @@
 //! Going back: traffic first, then status, Events and clean-up.
 
-use super::{end, own, position};
+use super::{end, own, restore};
 use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
+use crate::engine::drift;
 use crate::engine::observed::IngressSeen;
 use crate::engine::plan::{Action, IngressWant, Order};
 use crate::engine::preflight;
 use crate::engine::readiness;
-use crate::engine::traffic::{Backend, nginx};
+use crate::engine::rest;
+use crate::engine::rollout::Dialect;
+use crate::engine::traffic::{self, Backend, nginx};
 
 /// Takes all traffic back to the color that had it, and ends the attempt.
-pub fn go_back(
-    scene: Scene<'_>,
-    draft: &mut Draft,
-    mut attempt: Attempt,
-    main: Option<&IngressSeen>,
-    cause: Cause,
-    message: &str,
-) {
+pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause: Cause, message: &str) {
+    // What a step on the way forward wanted is void.
+    draft.actions.clear();
     let canary = own(scene, &scene.seen.canary);
-    let switched = main.is_some_and(|main| {
-        matches!(position(scene, main), Backend::Mixed) || position(scene, main) == Backend::One(attempt.to)
-    });
+    let switched = matches!(scene.position(), Backend::Mixed) || scene.position() == Backend::One(attempt.to);
     if (canary.is_some() || switched) && blocked(scene, draft, &mut attempt, cause, message) {
         return;
     }
     // The canary first: while it exists it would send the old Service's traffic to the color that is being left.
     draft.actions.extend(canary.map(|canary| nginx::remove(canary, true)));
-    if let Some(main) = main.filter(|_| switched) {
-        // The color that is left stays named while the controller follows; this early the anchor may not name it yet.
-        let want = nginx::anchor(scene.rollout, main, scene.seen.anchor.found(), &[attempt.from, attempt.to]);
-        let named = own(scene, &scene.seen.anchor).is_some_and(|anchor| want.matches(anchor));
-        if !named && preflight::own_names(scene.rollout, scene.seen).is_ok() {
-            draft.actions.push(Action::WriteIngress(IngressWant { required: false, ..want }));
+    if switched {
+        if scene.rollout.dialect == Dialect::Nginx {
+            // The color that is left stays named while the controller follows; this early the anchor may not name it yet.
+            let colors = [attempt.from, attempt.to];
+            let want = nginx::anchor(scene.rollout, &scene.mains(), scene.seen.anchor.found(), &colors);
+            let named = own(scene, &scene.seen.anchor).is_some_and(|anchor| want.matches(anchor));
+            if !named && preflight::own_names(scene.rollout, scene.seen).is_ok() {
+                draft.actions.push(Action::WriteIngress(IngressWant { required: false, ..want }));
+            }
         }
-        draft.actions.push(nginx::switch(scene.rollout, main, attempt.to, false));
+        draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), attempt.to, false));
     }
     draft.order = Order::TrafficFirst;
     // The gates stay asked for: if the status cannot be written after the traffic, the verdict is there to be repeated.
     let (from, to) = (attempt.from, attempt.to);
-    let moved = attempt.step != Step::Preparing;
+    let moved = !restore::untouched(attempt.step);
     end(scene, draft, &mut attempt, from, Some((cause, message)));
     if moved {
         attempt.step = Step::RollingBack;
@@ -55,6 +54,7 @@ pub fn go_back(
         );
     }
     attempt.weight_intended = 0;
+    attempt.manual_weight = None;
     draft.stand(Phase::RolledBack, Reason::RevisionFailed, what_next(scene, &attempt, message));
     draft.status.attempt = Some(attempt);
 }
@@ -108,59 +108,70 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
 }
 
 /// Deals with a backend that somebody else changed while an attempt is open. True if that is all there is to do now.
-pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &IngressSeen) -> bool {
+pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
+    let position = scene.position();
+    let nginx = scene.rollout.dialect == Dialect::Nginx;
     let expected = match attempt.step {
-        Step::Preparing | Step::Stage => attempt.from,
-        Step::Buffering => attempt.to,
+        Step::Preparing => attempt.from,
+        Step::Stage if nginx => attempt.from,
+        Step::Stage | Step::Buffering => attempt.to,
         // With the canary gone and the backend as it was, somebody (or a rollback of ours that could not be recorded) has
-        // taken everything back.
-        Step::Promoting if scene.seen.canary.is_missing() && position(scene, main) == Backend::One(attempt.from) => {
-            accept(scene, draft, attempt, main, attempt.from);
+        // taken everything back. A switch that was asked for by an act may have no canary.
+        Step::Promoting
+            if nginx
+                && !attempt.promote_requested
+                && scene.seen.canary.is_missing()
+                && position == Backend::One(attempt.from) =>
+        {
+            accept(scene, draft, attempt, attempt.from);
             return true;
         }
-        // Otherwise a change of the backend is our own in these two steps.
-        Step::Promoting | Step::RollingBack => return false,
+        // Otherwise a change of the backend is our own in these steps.
+        Step::Promoting | Step::RollingBack | Step::Restoring => return false,
     };
-    match position(scene, main) {
-        Backend::One(color) if color == expected => false,
-        Backend::One(color) if carries(scene, attempt, color) => {
-            accept(scene, draft, attempt, main, color);
-            true
-        }
-        _ => {
-            draft.order = Order::TrafficFirst;
-            draft.actions.push(nginx::switch(scene.rollout, main, expected.other(), false));
-            let message = format!(
-                "{} changed the backend of Ingress {} to Pods that cannot carry the traffic; it is written back to {expected}",
-                manager(main),
-                main.name
-            );
-            draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
-            draft.stand(Phase::Holding, Reason::BackendRestored, message);
-            true
-        }
+    if position == Backend::One(expected) {
+        return false;
     }
+    let other = expected.other();
+    if carries(scene, attempt, other) {
+        accept(scene, draft, attempt, other);
+        return true;
+    }
+    let mains = scene.mains();
+    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(expected));
+    if let Some(changed) = changed {
+        rest::write_back(scene, draft, expected, changed, &format!("{other}, whose Pods cannot carry the traffic"));
+    }
+    true
 }
 
-/// Ends the attempt where somebody else has put the traffic.
-fn accept(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, main: &IngressSeen, color: Color) {
+/// Ends the attempt where somebody else has put the traffic. Of several Ingresses the others follow.
+fn accept(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, color: Color) {
     let mut attempt = attempt.clone();
+    let mains = scene.mains();
     draft.actions.extend(own(scene, &scene.seen.canary).map(|canary| nginx::remove(canary, true)));
+    draft.actions.extend(traffic::switch(scene.rollout, &mains, color.other(), false));
     draft.order = Order::TrafficFirst;
     draft.need.gates = None;
-    let message = external_switch(scene, draft, main, color);
+    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(color.other()));
+    let message = match changed.or_else(|| mains.first()) {
+        Some(changed) => external_switch(scene, draft, changed, color),
+        None => return,
+    };
     end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, &message)));
     attempt.weight_intended = 0;
+    attempt.manual_weight = None;
     draft.stand(Phase::Stable, Reason::ExternalSwitch, message);
     draft.status.attempt = Some(attempt);
 }
 
 /// Tells that somebody else switched the backend to `color`.
-pub fn external_switch(scene: Scene<'_>, draft: &mut Draft, main: &IngressSeen, color: Color) -> String {
+pub fn external_switch(scene: Scene<'_>, draft: &mut Draft, changed: &IngressSeen, color: Color) -> String {
+    let others = if scene.rollout.ingresses.len() > 1 { ", the other Ingresses follow" } else { "" };
     let message = format!(
-        "{} switched the backend of Ingress {} to {color}; that is accepted, and {} stays up as it is",
-        manager(main),
-        scene.rollout.ingress,
+        "{} switched the backend of Ingress {} to {color}; that is accepted{others}, and {} stays up as it is",
+        drift::manager(changed),
+        changed.name,
         color.other()
     );
     draft.warn(Reason::ExternalSwitch, format!("SwitchTo{color}"), message.clone());
@@ -172,12 +183,4 @@ fn carries(scene: Scene<'_>, attempt: &Attempt, color: Color) -> bool {
     // Back to the color that was kept: whoever switches there by hand has a reason.
     let back = attempt.step == Step::Buffering && color == attempt.from && ready > 0;
     back || ready >= readiness::needed(100, attempt.active_replicas)
-}
-
-fn manager(main: &IngressSeen) -> &str {
-    main.managers
-        .iter()
-        .map(String::as_str)
-        .find(|name| *name != crate::api::names::MANAGER_TRAFFIC)
-        .unwrap_or("somebody")
 }

@@ -2,14 +2,13 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{bound, capacity, judge, keep_canary, promote, window};
+use super::{capacity, judge, live_dead, obstacle, promote, share, window};
 use crate::api::Attempt;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::acts;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging::{self, Judged};
-use crate::engine::observed::IngressSeen;
-use crate::engine::rollout::{Rollout, Stage};
+use crate::engine::judging::{self, Judged, waivable};
+use crate::engine::rollout::{Dialect, Rollout, Stage};
 use crate::engine::time;
 
 /// The stage that runs. After an edit of the schedule the share stays until the hold ends, under the nearest settings.
@@ -21,10 +20,10 @@ pub fn current<'a>(rollout: &'a Rollout, attempt: &Attempt) -> Option<&'a Stage>
 }
 
 /// Starts the stage at `index`: intent and clock first, then the write of the share.
-pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, index: usize) {
+pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, index: usize) {
     let Some(stage) = scene.rollout.stages.get(index) else { return };
     if attempt.step == Step::Stage
-        && attempt.weight_intended < 100
+        && attempt.share() < 100
         && let Some(ending) = window(scene, attempt)
     {
         attempt.baseline = judging::baseline(scene, attempt, &ending);
@@ -32,24 +31,36 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &
     attempt.step = Step::Stage;
     attempt.stage_index = i32::try_from(index).unwrap_or(i32::MAX);
     attempt.weight_intended = stage.weight;
-    attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
+    attempt.manual_weight = scene.rollout.manual_weight;
     attempt.approved_stage = None;
     attempt.gates_hash = Some(scene.rollout.gates_hash());
-    attempt.evidence.clear();
+    start_clock(scene, attempt);
     let (number, of) = (index + 1, scene.rollout.stages.len());
-    let message =
-        format!("stage {number}/{of}: {} gets {} % for at least {}", attempt.to, stage.weight, time::show(stage.hold));
+    let users = stage.users.as_ref().map(|users| format!(" and {} named users", users.values.len())).unwrap_or_default();
+    let message = format!(
+        "stage {number}/{of}: {} gets {} %{users} for at least {}",
+        attempt.to,
+        stage.weight,
+        time::show(stage.hold)
+    );
     draft.tell(Reason::StageStarted, format!("StartStage{number}"), message);
     running(scene, draft, attempt, stage);
     judge(scene, draft, attempt);
     wake_at_end(draft, attempt, stage);
-    keep_canary(scene, draft, attempt, main, true);
+    share::keep(scene, draft, attempt, true);
+}
+
+fn start_clock(scene: Scene<'_>, attempt: &mut Attempt) {
+    attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
+    attempt.waived_stage = None;
+    attempt.evidence.clear();
 }
 
 /// Keeps the share, judges, and goes on when time, gates and people agree.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &IngressSeen, judged: &Judged) {
-    if keep_canary(scene, draft, &mut attempt, main, false) {
-        hold(scene, draft, &mut attempt, main, judged);
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, judged: &Judged) {
+    let by_hand = follow_manual_weight(scene, draft, &mut attempt);
+    if share::keep(scene, draft, &mut attempt, by_hand == ByHand::Changed) {
+        hold(scene, draft, &mut attempt, judged);
     } else {
         // The clock may have started again: what was judged before is void then.
         judge(scene, draft, &mut attempt);
@@ -57,47 +68,109 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, main: &Ing
             running(scene, draft, &attempt, stage);
         }
     }
+    if let ByHand::Short(why) = by_hand {
+        draft.stand(Phase::Holding, Reason::CapacityShort, why);
+    }
     draft.status.attempt = Some(attempt);
 }
 
-fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, main: &IngressSeen, judged: &Judged) {
+/// What became of `spec.manualWeight`.
+#[derive(PartialEq, Eq)]
+enum ByHand {
+    /// Nothing is new.
+    Same,
+    /// The share changes in this plan.
+    Changed,
+    /// It cannot be had; this is missing.
+    Short(String),
+}
+
+/// Takes over the share that a person sets while paused, and takes the stage's own back when it is resumed.
+fn follow_manual_weight(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) -> ByHand {
+    let wanted = scene.rollout.manual_weight.filter(|_| scene.rollout.dialect == Dialect::Nginx);
+    if attempt.manual_weight == wanted {
+        return ByHand::Same;
+    }
+    let share = wanted.unwrap_or(attempt.weight_intended);
+    if share > attempt.share()
+        && let Err(why) = capacity(scene, attempt, share)
+    {
+        return ByHand::Short(format!("the share of {share} % has to wait: {why}"));
+    }
+    attempt.manual_weight = wanted;
+    start_clock(scene, attempt);
+    let message = match wanted {
+        Some(weight) => format!("spec.manualWeight: {} gets {weight} %", attempt.to),
+        None => format!("{} gets the {share} % of stage {} again, whose hold begins anew", attempt.to, attempt.stage_index + 1),
+    };
+    draft.tell(if wanted.is_some() { Reason::ManualWeight } else { Reason::Resumed }, format!("Weight{share}"), message);
+    ByHand::Changed
+}
+
+fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: &Judged) {
     let Some(stage) = current(scene.rollout, attempt) else { return };
     let place = place(scene, attempt);
+    let mut wait = |phase, reason, why: &str| draft.stand(phase, reason, format!("{place}: {why}"));
     if attempt.short_since.is_some() {
-        let why = capacity(scene, attempt, attempt.weight_intended).err().unwrap_or_default();
-        draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
-        return;
+        let why = capacity(scene, attempt, attempt.share()).err().unwrap_or_default();
+        return wait(Phase::Holding, Reason::CapacityShort, &why);
     }
-    if wake_at_end(draft, attempt, stage) > scene.now {
-        running(scene, draft, attempt, stage);
-        return;
+    if let Some(why) = live_dead(scene, attempt).filter(|_| !attempt.promote_requested && attempt.share() < 100) {
+        return wait(Phase::Holding, Reason::LiveNotReady, &why);
     }
-    if let Some((gate, reason, message)) = &judged.waiting {
-        draft.stand(Phase::Holding, *reason, format!("{place}: gate {gate}: {message}"));
-        return;
+    if scene.rollout.paused {
+        return wait(Phase::Paused, Reason::Paused, "spec.paused keeps it there; going back still works");
     }
-    if stage.approval && attempt.approved_stage != Some(attempt.stage_index + 1) {
-        let command = acts::approve_command(scene, attempt);
-        draft.stand(
-            Phase::AwaitingApproval,
-            Reason::ApprovalRequired,
-            format!("{place}: waits for approval; {command}"),
-        );
-        return;
+    let end = wake_at_end(draft, attempt, stage);
+    if let Some((phase, reason, why)) = waits_for(scene, attempt, stage, judged, end) {
+        if reason == Reason::StageRunning {
+            return running(scene, draft, attempt, stage);
+        }
+        return draft.stand(phase, reason, format!("{place}: {why}"));
     }
-    if let Err((reason, message)) = bound(scene, attempt.to) {
-        draft.stand(Phase::Holding, reason, format!("{place}: {message}"));
-        return;
+    match scene.rollout.stage_above(attempt.weight_intended).filter(|_| !attempt.promote_requested) {
+        Some((index, _)) => enter(scene, draft, attempt, index),
+        None if scene.rollout.dialect == Dialect::Plain => {
+            // All traffic is on the target already.
+            promote::begin_buffer(scene, draft, attempt);
+        }
+        None => promote::enter(scene, draft, attempt),
     }
-    let next = scene.rollout.stage_above(attempt.weight_intended);
-    if let Err(why) = capacity(scene, attempt, next.map_or(100, |(_, stage)| stage.weight)) {
-        draft.stand(Phase::Holding, Reason::CapacityShort, format!("{place}: {why}"));
-        return;
+}
+
+/// What the end of the stage waits for: time, evidence, a person, or what the next share needs.
+fn waits_for(
+    scene: Scene<'_>,
+    attempt: &Attempt,
+    stage: &Stage,
+    judged: &Judged,
+    end: Timestamp,
+) -> Option<(Phase, Reason, String)> {
+    let number = attempt.stage_index + 1;
+    if !attempt.promote_requested {
+        if end > scene.now {
+            return Some((Phase::Progressing, Reason::StageRunning, String::new()));
+        }
+        let waived = |reason: Reason| waivable(reason) && attempt.waived_stage == Some(number);
+        if let Some((gate, reason, message)) = judged.waiting.iter().find(|(_, reason, _)| !waived(*reason)) {
+            let way_out = if waivable(*reason) {
+                format!("; to go on without: {}", acts::approve_command(scene, attempt))
+            } else {
+                String::new()
+            };
+            return Some((Phase::Holding, *reason, format!("gate {gate}: {message}{way_out}")));
+        }
+        if stage.approval && attempt.approved_stage != Some(number) {
+            let command = acts::approve_command(scene, attempt);
+            return Some((Phase::AwaitingApproval, Reason::ApprovalRequired, format!("waits for approval; {command}")));
+        }
     }
-    match next {
-        Some((index, _)) => enter(scene, draft, attempt, main, index),
-        None => promote::enter(scene, draft, attempt, main),
+    if let Some((reason, message)) = obstacle(scene, attempt) {
+        return Some((Phase::Holding, reason, message));
     }
+    let next = scene.rollout.stage_above(attempt.weight_intended).filter(|_| !attempt.promote_requested);
+    let why = capacity(scene, attempt, next.map_or(100, |(_, stage)| stage.weight)).err()?;
+    Some((Phase::Holding, Reason::CapacityShort, why))
 }
 
 /// Says that the stage runs, with the instant at which its hold is over: a text that does not change by itself.
@@ -109,7 +182,7 @@ fn running(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, stage: &Stage
 }
 
 fn place(scene: Scene<'_>, attempt: &Attempt) -> String {
-    format!("stage {}/{}, {} %", attempt.stage_index + 1, scene.rollout.stages.len(), attempt.weight_intended)
+    format!("stage {}/{}, {} %", attempt.stage_index + 1, scene.rollout.stages.len(), attempt.share())
 }
 
 /// When the hold is over; the plan is looked at again then.
@@ -120,12 +193,19 @@ fn wake_at_end(draft: &mut Draft, attempt: &Attempt, stage: &Stage) -> Timestamp
     end
 }
 
+/// When the hold of the stage that runs is over.
+pub fn hold_ends(rollout: &Rollout, attempt: &Attempt) -> Option<Timestamp> {
+    let stage = current(rollout, attempt)?;
+    Some(time::after(attempt.stage_started_at.as_ref()?.0, stage.hold))
+}
+
 /// Evidence that was judged by other settings is void; the share stays and the clock starts again.
 pub fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
     let hash = scene.rollout.gates_hash();
     if attempt.gates_hash.as_deref() != Some(hash.as_str()) {
         attempt.gates_hash = Some(hash);
         attempt.evidence.clear();
+        attempt.waived_stage = None;
         attempt.stage_started_at = Some(time::ceil(scene.now));
     }
 }

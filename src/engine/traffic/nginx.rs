@@ -10,8 +10,9 @@ use crate::api::Color;
 use crate::api::names;
 use crate::api::reasons::Reason;
 use crate::engine::observed::{IngressSeen, PathSeen};
-use crate::engine::plan::{Action, IngressWant, PathSwitch, PathWant};
-use crate::engine::rollout::Rollout;
+use crate::engine::plan::{Action, IngressWant, PathWant};
+use crate::engine::preflight::place;
+use crate::engine::rollout::{Rollout, Users};
 
 /// Characters that may stand in a path that we copy: no others, since Ingress paths have been a way to inject
 /// configuration into controllers (CVE-2026-24512).
@@ -19,58 +20,51 @@ const PATH_EXTRA: &str = "/._~%-";
 
 /// Whether every path that carries our traffic can be carried to a canary.
 pub fn check(rollout: &Rollout, ingress: &IngressSeen) -> Result<(), (Reason, String)> {
-    let ours = |service: Option<&str>| service.is_some_and(|service| rollout.color_of(service).is_some());
-    if ours(ingress.default_backend.as_deref()) {
-        return Err((
-            Reason::UnsupportedPath,
-            format!(
-                "spec.defaultBackend of Ingress {} cannot have a canary: name the Service in a rule with host and path",
-                ingress.name
-            ),
-        ));
-    }
-    for path in ingress.paths.iter().filter(|path| ours(path.service.as_deref())) {
+    let ours = |path: &&PathSeen| path.service.as_deref().is_some_and(|service| rollout.color_of(service).is_some());
+    for path in ingress.paths.iter().filter(ours) {
         let text = path.path.as_deref().unwrap_or_default();
-        let place =
-            format!("path \"{text}\" of host \"{}\" in Ingress {}", path.host.as_deref().unwrap_or("*"), ingress.name);
+        let place = place(ingress, path);
+        let unsupported = |what: String| Err((Reason::UnsupportedPath, format!("{place} {what}")));
         if !matches!(path.path_type.as_str(), "Exact" | "Prefix") {
-            return Err((
-                Reason::UnsupportedPath,
-                format!("{place} is of type {}: use Prefix or Exact", path.path_type),
-            ));
+            return unsupported(format!("is of type {}: use Prefix or Exact", path.path_type));
         }
         if !text.starts_with('/') || !text.chars().all(|c| c.is_ascii_alphanumeric() || PATH_EXTRA.contains(c)) {
-            return Err((
-                Reason::UnsupportedPath,
-                format!("{place} has characters other than letters, digits and {PATH_EXTRA}"),
-            ));
+            return unsupported(format!("has characters other than letters, digits and {PATH_EXTRA}"));
         }
         if path.port.is_none() {
-            return Err((Reason::UnsupportedPath, format!("{place} names no port of its Service")));
+            return unsupported("names no port of its Service".to_owned());
         }
     }
     Ok(())
 }
 
-/// The paths of `ingress` whose backend is the Service of `color`.
-fn paths_of<'a>(rollout: &'a Rollout, ingress: &'a IngressSeen, color: Color) -> impl Iterator<Item = &'a PathSeen> {
-    let service = rollout.side(color).service.as_str();
-    ingress.paths.iter().filter(move |path| path.service.as_deref() == Some(service))
+/// The share of traffic that a canary gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share<'a> {
+    /// The color that gets it.
+    pub to: Color,
+    /// In percent.
+    pub weight: i32,
+    /// Users who get `to` whatever the weight.
+    pub users: Option<&'a Users>,
 }
 
-/// The canary Ingress that gives `to` the share `weight` of all that the Ingress sends to `from`.
-pub fn canary(
-    rollout: &Rollout,
-    main: &IngressSeen,
-    there: Option<&IngressSeen>,
-    from: Color,
-    weight: i32,
-) -> IngressWant {
-    let service = &rollout.side(from.other()).service;
-    let mut annotations = class_annotation(main);
+/// The canary Ingress that gives `share` of all that `mains` send to the two Services.
+///
+/// Paths that the switch has moved already stay in it: an Ingress that is half switched needs no other canary.
+pub fn canary(rollout: &Rollout, mains: &[&IngressSeen], there: Option<&IngressSeen>, share: Share<'_>) -> IngressWant {
+    let service = &rollout.side(share.to).service;
+    let mut annotations = class_annotation(mains);
     annotations.push((names::NGINX_CANARY.to_owned(), "true".to_owned()));
-    annotations.push((names::NGINX_CANARY_WEIGHT.to_owned(), weight.to_string()));
-    let paths = paths_of(rollout, main, from)
+    if let Some(users) = share.users {
+        annotations.push((names::NGINX_CANARY_HEADER.to_owned(), users.header.clone()));
+        annotations.push((names::NGINX_CANARY_HEADER_PATTERN.to_owned(), pattern(&users.values)));
+    }
+    annotations.push((names::NGINX_CANARY_WEIGHT.to_owned(), share.weight.to_string()));
+    let ours = |path: &&PathSeen| path.service.as_deref().is_some_and(|service| rollout.color_of(service).is_some());
+    let paths = mains
+        .iter()
+        .flat_map(|main| main.paths.iter().filter(ours))
         .filter_map(|path| {
             Some(PathWant {
                 host: path.host.clone(),
@@ -81,23 +75,36 @@ pub fn canary(
             })
         })
         .collect();
+    let mut tls = Vec::new();
+    for entry in mains.iter().flat_map(|main| &main.tls) {
+        if !tls.contains(entry) {
+            tls.push(entry.clone());
+        }
+    }
     IngressWant {
         name: names::canary_name(&rollout.name),
         replaces: there.map(identity),
-        class: main.class.clone(),
+        class: class(mains),
         annotations,
         paths,
-        tls: main.tls.clone(),
+        tls,
         required: true,
     }
 }
 
+/// A pattern that matches just these values. The schema allows letters, digits and `. _ ~ : -`: of these only the dot has a
+/// meaning in PCRE (ingress-nginx) and RE2 (Traefik).
+fn pattern(values: &[String]) -> String {
+    let escaped: Vec<String> = values.iter().map(|value| value.replace('.', "\\.")).collect();
+    format!("^({})$", escaped.join("|"))
+}
+
 /// The anchor Ingress that keeps the Services of `colors` named while the backend is switched. The first is the outgoing
 /// one. Its host ends in `.invalid` (RFC 2606), so no request ever matches it.
-pub fn anchor(rollout: &Rollout, main: &IngressSeen, there: Option<&IngressSeen>, colors: &[Color]) -> IngressWant {
-    let port = main
-        .paths
+pub fn anchor(rollout: &Rollout, mains: &[&IngressSeen], there: Option<&IngressSeen>, colors: &[Color]) -> IngressWant {
+    let port = mains
         .iter()
+        .flat_map(|main| &main.paths)
         .find(|path| path.service.as_deref().is_some_and(|service| rollout.color_of(service).is_some()))
         .and_then(|path| path.port.clone());
     let paths = colors
@@ -116,32 +123,11 @@ pub fn anchor(rollout: &Rollout, main: &IngressSeen, there: Option<&IngressSeen>
     IngressWant {
         name: names::anchor_name(&rollout.name),
         replaces: there.map(identity),
-        class: main.class.clone(),
-        annotations: class_annotation(main),
+        class: class(mains),
+        annotations: class_annotation(mains),
         paths,
         tls: Vec::new(),
         required: true,
-    }
-}
-
-/// The write that moves every path of `main` from the Service of `from` to that of the other color. `guarded`: the
-/// object must be just as it was read (a raise); otherwise only host, path and Service are tested (a rollback).
-pub fn switch(rollout: &Rollout, main: &IngressSeen, from: Color, guarded: bool) -> Action {
-    let to = &rollout.side(from.other()).service;
-    let paths = paths_of(rollout, main, from)
-        .map(|path| PathSwitch {
-            rule: path.rule,
-            index: path.index,
-            host: path.host.clone(),
-            path: path.path.clone(),
-            from: rollout.side(from).service.clone(),
-            to: to.clone(),
-        })
-        .collect();
-    Action::SwitchBackend {
-        ingress: main.name.clone(),
-        resource_version: guarded.then(|| main.resource_version.clone()),
-        paths,
     }
 }
 
@@ -159,7 +145,12 @@ fn identity(seen: &IngressSeen) -> (String, String) {
     (seen.uid.clone(), seen.resource_version.clone())
 }
 
-fn class_annotation(main: &IngressSeen) -> Vec<(String, String)> {
+/// All named Ingresses are of one class (`preflight::backends`).
+fn class(mains: &[&IngressSeen]) -> Option<String> {
+    mains.first().and_then(|main| main.class.clone())
+}
+
+fn class_annotation(mains: &[&IngressSeen]) -> Vec<(String, String)> {
     let key = names::ANNOTATION_INGRESS_CLASS;
-    main.annotations.get(key).map(|class| (key.to_owned(), class.clone())).into_iter().collect()
+    mains.first().and_then(|main| main.annotations.get(key)).map(|class| (key.to_owned(), class.clone())).into_iter().collect()
 }

@@ -1,0 +1,124 @@
+//! Back to a color that is no longer kept: its Pods are started, and when they can carry the traffic it is switched back in
+//! one step, without stages. Only to what was left by the last promotion, unchanged; anything else is a new rollout.
+
+use super::{bound, open as open_attempt, prepare, promote};
+use crate::api::reasons::{Cause, Phase, Reason, Step};
+use crate::api::{Attempt, Color};
+use crate::engine::acts::Asked;
+use crate::engine::binding;
+use crate::engine::draft::{Draft, Scene};
+use crate::engine::observed::Lookup;
+use crate::engine::preflight;
+use crate::engine::readiness;
+use crate::engine::time;
+use crate::engine::traffic::{self, Backend};
+
+/// The last attempt, if its promotion stands and its old color is no longer kept.
+pub fn candidate(draft: &Draft, active: Color) -> Option<&Attempt> {
+    let last = draft.status.attempt.as_ref()?;
+    (!last.open && last.to == active && last.cause.is_none() && last.restore.is_none()).then_some(last)
+}
+
+/// Whether the old color is still what it was when it was left; if not, what changed. `Unreadable`: it cannot be told now.
+pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color, (Reason, String)> {
+    let Some(last) = candidate(draft, active) else {
+        return Err((Reason::NothingToRollBackTo, "no promotion is there to go back from".to_owned()));
+    };
+    let color = last.from;
+    let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
+    preflight::present(scene.rollout, scene.seen, color).map_err(|problem| (problem.reason, problem.message))?;
+    if let Err((reason @ (Reason::PromptMissing | Reason::Unreadable), message)) = binding::prompt(color, side, seen) {
+        return Err((reason, message));
+    }
+    let Some(now) = binding::revision(color, side, seen) else {
+        return Err((Reason::Unreadable, format!("the Deployment {} is not observed yet", side.deployment)));
+    };
+    match &last.from_revision {
+        Some(then) if *then == now => Ok(color),
+        Some(then) => Err((
+            Reason::RollbackTargetChanged,
+            format!(
+                "the Deployment, model or prompt of {color} changed since it was left (revision {now} instead of {then}): going there is a rollout in stages, by spec.target"
+            ),
+        )),
+        None => Err((Reason::NothingToRollBackTo, format!("what {color} was when it was left is not on record: going there is a rollout in stages, by spec.target"))),
+    }
+}
+
+/// Why the old color is to be restored, if it is.
+pub fn due(scene: Scene<'_>, draft: &mut Draft, active: Color, asked: &Asked) -> Option<Cause> {
+    if asked.restore {
+        return Some(Cause::RollbackRequested);
+    }
+    let back = candidate(draft, active).is_some_and(|last| last.from == scene.rollout.target);
+    if !back {
+        return None;
+    }
+    draft.need.prompts.insert(scene.rollout.target);
+    possible(scene, draft, active).is_ok().then_some(Cause::TargetTurnedBack)
+}
+
+/// Opens the attempt that restores the other color.
+pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
+    let color = active.other();
+    let Some(revision) = binding::revision(color, scene.rollout.side(color), scene.seen.colors.get(color)) else { return };
+    open_attempt(scene, draft, active, revision, Some(cause));
+}
+
+/// Starts the old color, and switches to it when it can carry the traffic.
+pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
+    let (from, to) = (attempt.from, attempt.to);
+    if scene.position() == Backend::One(to) {
+        promote::switched(scene, draft, attempt);
+        return;
+    }
+    let wait = waits_for(scene, draft, &attempt);
+    match wait {
+        None => {
+            draft.stand(Phase::Restoring, Reason::Restoring, format!("{to} is ready; the backend is switched back to it"));
+            let mixed = scene.position() == Backend::Mixed;
+            if promote::anchored(scene, draft, from) || mixed {
+                draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), from, true));
+            }
+        }
+        Some((reason, why)) => {
+            let deadline = time::after(attempt.started_at.0, scene.rollout.progress_deadline);
+            if scene.now >= deadline && reason == Reason::WaitingForReadiness {
+                let message = format!("{to} was not ready within {}: {why}", time::show(scene.rollout.progress_deadline));
+                super::rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
+                return;
+            }
+            draft.wake_at(deadline);
+            draft.stand(Phase::Restoring, reason, format!("{to} is started to take all traffic back: {why}"));
+        }
+    }
+    draft.status.attempt = Some(attempt);
+}
+
+/// What the switch back waits for.
+fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(Reason, String)> {
+    prepare::scale_up(scene, draft, attempt);
+    let ready = |color: Color| readiness::at_least_known(scene.seen.colors.get(color));
+    let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else {
+        return Some((Reason::Unreadable, "its Pods are not read yet".to_owned()));
+    };
+    // One ready Pod is enough only when the color that is left has fewer.
+    let enough = to >= readiness::needed(100, attempt.active_replicas) || (to > 0 && to >= from);
+    let reachable = matches!(scene.seen.colors.get(attempt.to).endpoints, Lookup::Found(ready) if ready > 0);
+    if !enough || !reachable {
+        let readiness = readiness::of(scene.seen.colors.get(attempt.to));
+        let why = if readiness.why.is_empty() { format!("{to} of {} Pods are ready", attempt.active_replicas) } else { readiness.why };
+        return Some((Reason::WaitingForReadiness, format!("{why}{}", prepare::hint(scene, attempt))));
+    }
+    if let Err((reason, message)) = bound(scene, attempt.to) {
+        return Some((reason, message));
+    }
+    let side = preflight::side(scene.rollout, scene.seen, attempt.to);
+    let fits = side.and_then(|()| preflight::own_names(scene.rollout, scene.seen));
+    fits.err().map(|problem| (problem.reason, problem.message))
+}
+
+/// Whether the attempt that stands at `step` has moved any traffic yet.
+pub fn untouched(step: Step) -> bool {
+    matches!(step, Step::Preparing | Step::Restoring)
+}

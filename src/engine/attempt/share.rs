@@ -1,0 +1,83 @@
+//! The target's share of traffic: kept as the stage wants it, whoever changes it.
+
+use super::{capacity, own};
+use crate::api::Attempt;
+use crate::api::reasons::{Phase, Reason, Step};
+use crate::engine::draft::{Draft, Scene};
+use crate::engine::drift;
+use crate::engine::plan::Action;
+use crate::engine::rollout::Dialect;
+use crate::engine::time;
+use crate::engine::traffic::nginx;
+
+/// Puts a changed or deleted canary back. True if it is in place.
+///
+/// The clock of the stage starts with the write. A write that comes later than intended (a failed try, somebody else's
+/// change) starts it again, before the write.
+pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering: bool) -> bool {
+    if scene.rollout.dialect == Dialect::Plain {
+        return true;
+    }
+    let there = scene.seen.canary.found();
+    let users = scene.rollout.users_at(usize::try_from(attempt.stage_index).unwrap_or(0));
+    let share = nginx::Share { to: attempt.to, weight: attempt.share(), users: users.as_ref() };
+    let want = nginx::canary(scene.rollout, &scene.mains(), there, share);
+    if there.is_some_and(|there| want.matches(there)) {
+        return true;
+    }
+    if let Some(foreign) = there.filter(|_| own(scene, &scene.seen.canary).is_none()) {
+        let message = format!("the Ingress {} is not ours: delete or rename it", foreign.name);
+        draft.stand(Phase::Holding, Reason::NameTaken, message);
+        return false;
+    }
+    if there.is_some_and(|there| there.deleting) {
+        return false;
+    }
+    if there.is_none() && !entering && unread(scene, draft) {
+        // It may be gone because a gate failed and that could not be recorded: ask again before it is put back.
+        let message = "our canary Ingress is missing; it is put back when the gates have been read";
+        draft.stand(Phase::Holding, Reason::NoData, message);
+        return false;
+    }
+    let raise = there.map_or(0, nginx::weight) < attempt.share();
+    if raise && let Err(why) = capacity(scene, attempt, attempt.share()) {
+        draft.stand(Phase::Holding, Reason::CapacityShort, why);
+        return false;
+    }
+    let intended = time::after(scene.now, scene.seen.settle);
+    let late = attempt
+        .stage_started_at
+        .as_ref()
+        .is_none_or(|start| start.0 < intended && time::between(start.0, intended).as_secs() >= 1);
+    if late && !entering && !changed_by_others(scene, draft, attempt, &want.name) {
+        return false;
+    }
+    if late && attempt.step == Step::Stage {
+        attempt.stage_started_at = Some(time::ceil(intended));
+        attempt.evidence.clear();
+    }
+    draft.actions.push(Action::WriteIngress(want));
+    false
+}
+
+/// Tells that the canary was changed, and by whom. False while somebody keeps changing it: then it is not written.
+fn changed_by_others(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, canary: &str) -> bool {
+    let manager = scene.seen.canary.found().map_or("somebody", drift::manager);
+    if let Err(message) = drift::write_back(draft, scene.now, canary, manager) {
+        draft.stand(Phase::Holding, Reason::FieldConflict, message);
+        return false;
+    }
+    let message = format!(
+        "the canary Ingress was not as this stage needs it ({manager} changed or deleted it, or an Ingress that it follows was edited); weight {} is written again and the stage's clock starts again",
+        attempt.share()
+    );
+    draft.warn(Reason::CanaryRestored, format!("RestoreCanary{}", attempt.stage_index), message);
+    true
+}
+
+/// Whether a gate that is asked for has had no answer at all yet.
+fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
+    let need = draft.need.gates.as_ref();
+    let answered = |key: &str, gate: &str| scene.seen.readings.get(gate).is_some_and(|reading| reading.key == key);
+    need.is_some_and(|need| need.queries.iter().any(|query| !answered(&need.key, &query.gate)))
+}
