@@ -153,8 +153,8 @@ text! {
     /// Schema of the name of a request header.
     pub(super) HeaderName {
         max: 64,
-        rule: "self.matches('^[A-Za-z][A-Za-z0-9-]*$')",
-        message: "must be the name of a request header: letters, digits and '-', with a letter at the start"
+        rule: "self.matches('^[A-Za-z][A-Za-z0-9-]*$') && !(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host'])",
+        message: "must be the name of a request header that carries no secret: letters, digits and '-', with a letter at the start, and not Authorization, Proxy-Authorization, Cookie or Host"
     }
 
     /// Schema of the value of a request header that names a user.

@@ -43,6 +43,8 @@ use super::status::ModelRolloutStatus;
         .message("spec.traffic.ingress.names cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.attempt) || !oldSelf.status.attempt.open || self.spec.traffic.ingress.controller == oldSelf.spec.traffic.ingress.controller")
         .message("spec.traffic.ingress.controller cannot change while an attempt is open: set spec.target back, or wait until it has ended").field_path(".spec"),
+    validation = Rule::new("!self.spec.traffic.ingress.names.exists(n, n == self.metadata.name + '-canary' || n == self.metadata.name + '-anchor')")
+        .message("spec.traffic.ingress.names must not name <name>-canary or <name>-anchor: Ingresses of ours have these names").field_path(".spec"),
     validation = Rule::new("self.metadata.name.size() <= 200")
         .message("metadata.name must be at most 200 characters: objects of ours are named after it")
 )]
@@ -224,6 +226,7 @@ pub struct StageSpec {
     /// Names of the gates that are judged in this stage; left out: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 10), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub gates: Option<Vec<String>>,
     /// Named users who get the target from this stage on, whatever the weight. Nobody else is touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -182,6 +182,10 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub from_revision: Option<String>,
+    /// Uid of `to`'s Deployment when it began: only that one is ever scaled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub deployment_uid: Option<String>,
     /// The named Ingresses when it began, as `name/uid`: one that is deleted and created anew is another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(max = 300)))]

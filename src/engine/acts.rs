@@ -93,7 +93,10 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
     };
     let number = attempt.stage_index + 1;
     if attempt.step != Step::Stage {
-        return Effect::Ignored(format!("attempt {} is in step {}, no stage waits for an approval", attempt.id, attempt.step));
+        return Effect::Ignored(format!(
+            "attempt {} is in step {}, no stage waits for an approval",
+            attempt.id, attempt.step
+        ));
     }
     let wanted = format!("{}/{number}", attempt.id);
     if value.trim() != wanted {
@@ -124,8 +127,12 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
     if !missing.is_empty() {
         attempt.waived_stage = Some(number);
         let what = missing.join("; ");
-        text = format!("{}: stage {number} may be left although samples are missing ({what})", Reason::ApprovedWithoutEvidence);
-        let message = format!("stage {number} of attempt {} may be left although samples are missing ({what})", attempt.id);
+        text = format!(
+            "{}: stage {number} may be left although samples are missing ({what})",
+            Reason::ApprovedWithoutEvidence
+        );
+        let message =
+            format!("stage {number} of attempt {} may be left although samples are missing ({what})", attempt.id);
         draft.warn(Reason::ApprovedWithoutEvidence, format!("WaiveStage{number}"), message);
     }
     draft.status.attempt = Some(attempt);
@@ -150,7 +157,11 @@ fn promote(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
         "{} gets all traffic {when}, without the remaining stages; a gate that fails still sends it back",
         attempt.to
     );
-    draft.warn(Reason::PromoteRequested, format!("PromoteNow{}", attempt.id), format!("attempt {}: {text}", attempt.id));
+    draft.warn(
+        Reason::PromoteRequested,
+        format!("PromoteNow{}", attempt.id),
+        format!("attempt {}: {text}", attempt.id),
+    );
     draft.status.attempt = Some(attempt);
     Effect::Done(text)
 }
@@ -168,7 +179,10 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
     match restore::possible(scene, draft, active) {
         Ok(color) => {
             asked.restore = true;
-            Effect::Done(format!("{color} is started, and gets all traffic back when it is ready: {}", clip(value, LONGEST)))
+            Effect::Done(format!(
+                "{color} is started, and gets all traffic back when it is ready: {}",
+                clip(value, LONGEST)
+            ))
         }
         Err((Reason::Unreadable, _)) if restore::candidate(draft, active).is_some() => Effect::Later,
         Err((_, why)) => Effect::Ignored(why),

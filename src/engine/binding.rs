@@ -52,8 +52,10 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
         Lookup::Found(_) => {}
     }
     if !prompt.in_template {
-        let message =
-            format!("ConfigMap {} with prompt {} is there; who reads it is not checked", prompt.config_map, prompt.version);
+        let message = format!(
+            "ConfigMap {} with prompt {} is there; who reads it is not checked",
+            prompt.config_map, prompt.version
+        );
         return Ok((Reason::Declared, message));
     }
     let Some(deployment) = seen.deployment.found() else {

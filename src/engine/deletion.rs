@@ -1,7 +1,8 @@
 //! The object is being deleted: before every backend is switched traffic goes back, after that it stays. It only patches and
 //! deletes, asks no Prometheus, and scales nothing.
 
-use super::draft::Draft;
+use super::attempt;
+use super::draft::{Draft, Scene};
 use super::observed::{IngressSeen, Lookup, Observed};
 use super::plan::{Action, Order};
 use super::rollout::{self, Rollout};
@@ -27,7 +28,7 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
     if let Some(canary) = canary.as_ref().filter(|canary| !canary.deleting) {
         draft.actions.push(nginx::remove(canary, true));
     }
-    let half = take_back(object, seen, draft);
+    let half = take_back(object, seen, now, draft);
     if let Some(anchor) = anchor.as_ref().filter(|anchor| !anchor.deleting && !half) {
         // The controller may still be following a switch: the anchor goes when it has had time.
         let switching =
@@ -45,13 +46,14 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
 }
 
 /// Takes a half-done switch back. True if there is one.
-fn take_back(object: &ModelRollout, seen: &Observed, draft: &mut Draft) -> bool {
+fn take_back(object: &ModelRollout, seen: &Observed, now: Timestamp, draft: &mut Draft) -> bool {
     let (Ok(rollout), Some(attempt)) = (Rollout::parse(object), draft.open_attempt()) else { return false };
-    let mains: Vec<&IngressSeen> = seen.ingresses.values().filter_map(Lookup::found).collect();
-    if traffic::backend(&rollout, mains.iter().copied()) != Backend::Mixed {
+    let scene = Scene { rollout: &rollout, seen, now };
+    if scene.position() != Backend::Mixed {
         return false;
     }
     draft.order = Order::TrafficFirst;
-    draft.actions.extend(traffic::switch(&rollout, &mains, attempt.to, false));
+    draft.actions.extend(attempt::keep_named(scene, &attempt));
+    draft.actions.extend(traffic::switch(&rollout, &scene.mains(), attempt.to, false));
     true
 }

@@ -20,48 +20,43 @@ const PACE: Duration = Duration::from_secs(30);
 const CONFLICT: usize = 3;
 
 /// Asks to write a field of `ingress` back, and puts the write on record. `Err`: not yet, with a sentence for people.
-pub fn write_back(draft: &mut Draft, now: Timestamp, ingress: &str, manager: &str) -> Result<(), String> {
-    let place = draft.status.drift.iter().position(|drift| drift.ingress == ingress);
-    let mut drift = place.map(|place| draft.status.drift.remove(place)).unwrap_or_else(|| Drift {
-        ingress: ingress.to_owned(),
-        manager: String::new(),
-        times: Vec::new(),
-    });
+pub fn write_back(plan: &mut Draft, now: Timestamp, ingress: &str, manager: &str) -> Result<(), String> {
+    let place = plan.status.drift.iter().position(|past| past.ingress == ingress);
+    let mut drift = place.map_or_else(
+        || Drift { ingress: ingress.to_owned(), manager: String::new(), times: Vec::new() },
+        |place| plan.status.drift.remove(place),
+    );
     drift.manager = manager.chars().take(128).collect();
     drift.times.retain(|at| now < time::after(at.0, MEMORY));
-    let before = drift.times.len();
-    let wait = drift.times.first().map(|last| time::after(last.0, PACE)).filter(|until| before + 1 >= CONFLICT && now < *until);
-    let result = match wait {
-        Some(until) => {
-            draft.wake_at(until);
-            Err(format!(
-                "{}; it is written again at {until} at the earliest, and nothing is scaled down meanwhile",
-                conflict(&drift, before + 1)
-            ))
+    let number = drift.times.len() + 1;
+    let next = drift.times.first().filter(|_| number >= CONFLICT).map(|last| time::after(last.0, PACE));
+    let result = if let Some(until) = next.filter(|until| now < *until) {
+        plan.wake_at(until);
+        let what = conflict(&drift, number);
+        Err(format!("{what}; it is written again at {until} at the earliest, and nothing is scaled down meanwhile"))
+    } else {
+        drift.times.insert(0, time::floor(now));
+        drift.times.truncate(CONFLICT);
+        if number == CONFLICT {
+            let what = conflict(&drift, CONFLICT);
+            let message = format!("{what}; from now on it is written back at most every 30 s");
+            plan.warn(Reason::FieldConflict, format!("Conflict{ingress}"), message);
         }
-        None => {
-            drift.times.insert(0, time::floor(now));
-            drift.times.truncate(CONFLICT);
-            if before + 1 == CONFLICT {
-                let message = format!("{}; from now on it is written back at most every 30 s", conflict(&drift, CONFLICT));
-                draft.warn(Reason::FieldConflict, format!("Conflict{ingress}"), message);
-            }
-            Ok(())
-        }
+        Ok(())
     };
-    draft.status.drift.insert(0, drift);
-    draft.status.drift.truncate(10);
+    plan.status.drift.insert(0, drift);
+    plan.status.drift.truncate(10);
     result
 }
 
 /// The sentence about a conflict that lasts: nothing is scaled down until it is over.
-pub fn lasting(draft: &mut Draft, now: Timestamp) -> Option<String> {
+pub fn lasting(plan: &mut Draft, now: Timestamp) -> Option<String> {
     let end = |drift: &Drift| drift.times.get(CONFLICT - 1).map(|first| time::after(first.0, MEMORY));
-    let drift = draft.status.drift.iter().find(|drift| end(drift).is_some_and(|end| now < end))?.clone();
-    if let Some(end) = end(&drift) {
-        draft.wake_at(end);
-    }
-    Some(conflict(&drift, CONFLICT))
+    let (drift, end) =
+        plan.status.drift.iter().find_map(|drift| Some((drift, end(drift)?)).filter(|(_, end)| now < *end))?;
+    let message = conflict(drift, CONFLICT);
+    plan.wake_at(end);
+    Some(message)
 }
 
 fn conflict(drift: &Drift, times: usize) -> String {

@@ -82,6 +82,9 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         draft.actions.retain(|action| matches!(action, plan::Action::DeleteIngress { .. }));
     }
     report::template(scene, draft);
+    // While an attempt is open what does not fit holds the raises; the attempt says so itself.
+    let misfit = draft.open_attempt().and_then(|_| preflight::fit(scene.rollout, scene.seen).err());
+    let problem = problem.or(misfit.filter(|misfit| misfit.reason != Reason::Unreadable));
     report::fill(scene, draft, problem.as_ref());
 }
 

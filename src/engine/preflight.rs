@@ -64,8 +64,10 @@ fn service(rollout: &Rollout, colors: &ByColor<ColorSeen>, color: Color) -> Resu
     let (side, facts) = (rollout.side(color), colors.get(color));
     let Some(service) = facts.service.found() else { return Ok(()) };
     if service.selector.is_empty() {
-        let message =
-            format!("the Service {} selects no Pods: give it the selector of Deployment {}", side.service, side.deployment);
+        let message = format!(
+            "the Service {} selects no Pods: give it the selector of Deployment {}",
+            side.service, side.deployment
+        );
         return problem(Reason::ServiceMissesDeployment, message);
     }
     if !facts.selected.contains(&side.deployment) {
@@ -121,9 +123,8 @@ fn ports(rollout: &Rollout, seen: &Observed, color: Color) -> Result<(), Problem
 fn others(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
     for other in &seen.others {
         let same_place = other.is_canary()
-            && our_paths(rollout, seen).any(|(_, path)| {
-                other.paths.iter().any(|theirs| theirs.host == path.host && theirs.path == path.path)
-            });
+            && our_paths(rollout, seen)
+                .any(|(_, path)| other.paths.iter().any(|theirs| theirs.host == path.host && theirs.path == path.path));
         if same_place && rollout.dialect == Dialect::Nginx {
             let message = format!(
                 "the Ingress {} is a canary of somebody else for the same host and path, and a controller follows only one: delete it",
@@ -145,9 +146,9 @@ fn others(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
 
 fn our_paths<'a>(rollout: &'a Rollout, seen: &'a Observed) -> impl Iterator<Item = (&'a IngressSeen, &'a PathSeen)> {
     let mains = seen.ingresses.values().filter_map(Lookup::found);
-    mains.flat_map(|main| main.paths.iter().map(move |path| (main, path))).filter(|(_, path)| {
-        path.service.as_deref().is_some_and(|service| rollout.color_of(service).is_some())
-    })
+    mains
+        .flat_map(|main| main.paths.iter().map(move |path| (main, path)))
+        .filter(|(_, path)| path.service.as_deref().is_some_and(|service| rollout.color_of(service).is_some()))
 }
 
 /// Where a path stands, for people.
@@ -240,25 +241,37 @@ fn advice_on(rollout: &Rollout, facts: &ColorSeen, color: Color) -> Vec<Problem>
     let mut all = Vec::new();
     let mut add = |reason, message| all.push(Problem { reason, message });
     if let Some(autoscaler) = &facts.autoscaler {
-        add(Reason::AutoscalerPresent, format!(
-            "HorizontalPodAutoscaler {autoscaler} sets the replicas of Deployment {name}, so the operator does not: keep its minReplicas at what {color} needs to take all traffic, also while {color} stands by for a rollback"
-        ));
+        add(
+            Reason::AutoscalerPresent,
+            format!(
+                "HorizontalPodAutoscaler {autoscaler} sets the replicas of Deployment {name}, so the operator does not: keep its minReplicas at what {color} needs to take all traffic, also while {color} stands by for a rollback"
+            ),
+        );
     } else if let Some(manager) = &deployment.replicas_declared_by {
-        add(Reason::ReplicasDeclaredElsewhere, format!(
-            "{manager} declares spec.replicas of Deployment {name} and may set them back: leave replicas out of the manifest, or let it ignore /spec/replicas"
-        ));
+        add(
+            Reason::ReplicasDeclaredElsewhere,
+            format!(
+                "{manager} declares spec.replicas of Deployment {name} and may set them back: leave replicas out of the manifest, or let it ignore /spec/replicas"
+            ),
+        );
     }
     let shutdown = &deployment.shutdown;
     if !shutdown.pre_stop {
-        add(Reason::ShutdownTooShort, format!(
-            "the Pods of Deployment {name} have no preStop hook: requests that arrive while a Pod is being removed fail; add a preStop sleep of 5 to 15 seconds"
-        ));
+        add(
+            Reason::ShutdownTooShort,
+            format!(
+                "the Pods of Deployment {name} have no preStop hook: requests that arrive while a Pod is being removed fail; add a preStop sleep of 5 to 15 seconds"
+            ),
+        );
     }
     let left = shutdown.grace_seconds - shutdown.sleep_seconds;
     if left < STREAM_SECONDS {
-        add(Reason::ShutdownTooShort, format!(
-            "the Pods of Deployment {name} have {left} s to end their streams (terminationGracePeriodSeconds less the preStop sleep): raise the grace period above your longest answer"
-        ));
+        add(
+            Reason::ShutdownTooShort,
+            format!(
+                "the Pods of Deployment {name} have {left} s to end their streams (terminationGracePeriodSeconds less the preStop sleep): raise the grace period above your longest answer"
+            ),
+        );
     }
     all
 }

@@ -31,7 +31,8 @@ pub fn template(scene: Scene<'_>, draft: &mut Draft) {
 
 /// Fills in everything that is for people.
 pub fn fill(scene: Scene<'_>, draft: &mut Draft, problem: Option<&Problem>) {
-    if let Some(problem) = problem.filter(|_| !problem_is_harmless(scene, draft)) {
+    let stops = draft.open_attempt().is_none() && !problem_is_harmless(scene, draft);
+    if let Some(problem) = problem.filter(|_| stops) {
         draft.stand(Phase::Invalid, problem.reason, problem.message.clone());
     }
     draft.status.observed_generation = Some(scene.rollout.generation);
@@ -132,17 +133,17 @@ fn conditions(
     let stand = &draft.stand;
     let ready = match stand.phase {
         Phase::Stable => Truth::True,
-        Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering | Phase::Restoring => Truth::Unknown,
+        Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering | Phase::Restoring => {
+            Truth::Unknown
+        }
         _ => Truth::False,
     };
     out.set(ConditionType::Ready, ready, stand.reason, stand.message.clone());
-    match problem {
-        Some(problem) => out.set(ConditionType::Preflight, Truth::False, problem.reason, problem.message.clone()),
-        None => {
-            let (reason, message) = advice(scene);
-            out.set(ConditionType::Preflight, Truth::True, reason, message);
-        }
-    }
+    let (fits, reason, message) = match problem {
+        Some(problem) => (Truth::False, problem.reason, problem.message.clone()),
+        None => advice(scene),
+    };
+    out.set(ConditionType::Preflight, fits, reason, message);
     let progressing = match stand.phase {
         Phase::Preparing
         | Phase::Progressing
@@ -166,13 +167,14 @@ fn conditions(
 }
 
 /// What does not stand in the way but may hurt later.
-fn advice(scene: Scene<'_>) -> (Reason, String) {
+fn advice(scene: Scene<'_>) -> (Truth, Reason, String) {
     let all = preflight::advice(scene.rollout, scene.seen);
     let Some(first) = all.first() else {
-        return (Reason::Passed, "everything that the rollout refers to is there and fits together".to_owned());
+        let message = "everything that the rollout refers to is there and fits together";
+        return (Truth::True, Reason::Passed, message.to_owned());
     };
     let text: Vec<&str> = all.iter().map(|one| one.message.as_str()).collect();
-    (first.reason, format!("nothing stands in the way, but: {}", text.join("; ")))
+    (Truth::True, first.reason, format!("nothing stands in the way, but: {}", text.join("; ")))
 }
 
 fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
@@ -278,7 +280,11 @@ fn while_open(scene: Scene<'_>, draft: &Draft, attempt: &Attempt) -> (Truth, Rea
         return (Truth::False, Reason::RollbackBlocked, draft.stand.message.clone());
     }
     if restore::untouched(attempt.step) {
-        return (Truth::True, Reason::OneWrite, format!("{from} carries all traffic; setting spec.target back ends the attempt"));
+        return (
+            Truth::True,
+            Reason::OneWrite,
+            format!("{from} carries all traffic; setting spec.target back ends the attempt"),
+        );
     }
     if ready == 0 {
         return (Truth::False, Reason::OldColorDown, down);
@@ -311,7 +317,8 @@ fn at_rest(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<(Reason, St
     let (old, needed) = (desired(color), desired(active).max(1));
     let command = scene.command(ANNOTATION_ROLLBACK, "REASON");
     if old >= needed {
-        let message = format!("{color} is still up; one switch goes back to it when its Pods are seen to be ready: {command}");
+        let message =
+            format!("{color} is still up; one switch goes back to it when its Pods are seen to be ready: {command}");
         return Ok((Reason::StillUp, message));
     }
     let message = format!(

@@ -78,7 +78,8 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) 
     }
     let other = active.other();
     let mains = scene.mains();
-    let Some(changed) = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(active)) else {
+    let Some(changed) = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(active))
+    else {
         return active;
     };
     draft.order = Order::TrafficFirst;
@@ -186,7 +187,10 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         draft.wake_at(until);
         return;
     }
-    let scales = color != active && scene.autoscaler(color).is_none();
+    // A spec that names another Deployment now, or Services that serve from this one, are no reason to scale anything.
+    let same = deployment.is_some_and(|it| attempt.deployment_uid.as_ref().is_none_or(|uid| *uid == it.uid));
+    let apart = preflight::side(scene.rollout, scene.seen, active).is_ok();
+    let scales = color != active && same && apart && scene.autoscaler(color).is_none();
     if let Some(deployment) = deployment.filter(|it| scales && it.desired > attempt.replicas_before) {
         if !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
             draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));

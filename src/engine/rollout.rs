@@ -12,6 +12,7 @@ use super::time;
 use crate::api::{self, Color, ColorSpec, GateSpec, ModelRollout, StageSpec};
 
 /// A rollout whose settings have been read.
+#[allow(clippy::struct_excessive_bools)] // settings of the user, independent of each other
 #[derive(Clone, Debug)]
 pub struct Rollout {
     /// `metadata.name`.
@@ -332,14 +333,11 @@ fn side(spec: &ColorSpec) -> Side {
         deployment: spec.deployment_name.clone(),
         service: spec.service_name.clone(),
         model: format!("{}@{}", spec.model.name, spec.model.version),
-        prompt: spec
-            .prompt_template
-            .as_ref()
-            .map(|prompt| Prompt {
-                config_map: prompt.config_map_name.clone(),
-                version: prompt.version.clone(),
-                in_template: prompt.binding == api::PromptBinding::PodTemplate,
-            }),
+        prompt: spec.prompt_template.as_ref().map(|prompt| Prompt {
+            config_map: prompt.config_map_name.clone(),
+            version: prompt.version.clone(),
+            in_template: prompt.binding == api::PromptBinding::PodTemplate,
+        }),
     }
 }
 

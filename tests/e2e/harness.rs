@@ -1,6 +1,7 @@
 //! One scenario: a namespace of its own with two colors, an Ingress, a load that never stops, and an operator process.
 //! What it must always end with: not one failed request, and no right that the chart does not give.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::ops::AsyncFnOnce;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -19,8 +20,9 @@ use modelrollout_load::{Load, LoadConfig, LoadHandle, Report};
 use serde_json::{Value, json};
 
 use crate::cluster::{self, INGRESS_URL, PROMETHEUS_URL, kubectl, variable};
-use crate::history::{Ingresses, Rollouts};
-use crate::manifests::{NAME, Setup, pair, rollout};
+use crate::history::{IngressState, Ingresses, Rollouts};
+use crate::http;
+use crate::manifests::{Setup, pair, rollout};
 use crate::operator::{Launcher, Operator};
 
 /// How long a rollout may take to get somewhere on a busy machine.
@@ -37,11 +39,13 @@ pub struct Scenario {
     /// The operator, while one is meant to run.
     pub operator: Option<Operator>,
     pub load: Option<LoadHandle>,
+    /// Requests to further hosts.
+    other_loads: Vec<LoadHandle>,
     /// How many requests may fail: none, unless a scenario says why.
     pub may_fail: u64,
     pub rollouts: Rollouts,
     pub ingresses: Ingresses,
-    spec: Value,
+    pub setup: Setup,
 }
 
 /// Runs a scenario from its setup to its end. The operator runs; the ModelRollout is there when `create_rollout` is called.
@@ -62,13 +66,13 @@ pub async fn scenario_with(name: &str, setup: Setup, prometheus: String, body: i
             scenario.check_operator();
         });
         let result = passed.catch_unwind().await;
-        let report = scenario.stop_load().await;
-        let checked = AssertUnwindSafe(async { scenario.check(report.as_ref()) }).catch_unwind().await;
+        let reports = scenario.stop_load().await;
+        let checked = AssertUnwindSafe(async { scenario.check(&reports) }).catch_unwind().await;
         let result = result.and(checked);
         if result.is_err() {
-            scenario.dump(report.as_ref()).await;
+            scenario.dump(&reports).await;
         }
-        tell(name, started, result.is_ok(), report.as_ref());
+        tell(name, started, result.is_ok(), &reports);
         result
     });
     let result = run.catch_unwind().await;
@@ -79,11 +83,12 @@ pub async fn scenario_with(name: &str, setup: Setup, prometheus: String, body: i
 }
 
 /// One line that is seen whether the test passes or not: the test runner captures only what is printed.
-fn tell(name: &str, started: Instant, good: bool, report: Option<&Report>) {
-    let load = report.map_or_else(String::new, |report| {
+fn tell(name: &str, started: Instant, good: bool, reports: &[Report]) {
+    let load = |report: &Report| {
         let (sent, injected, failed) = (report.sent, report.injected, report.failed);
         format!(", {sent} requests, {injected} injected errors, {failed} failed")
-    });
+    };
+    let load: String = reports.iter().map(load).collect();
     let word = if good { "ok" } else { "FAILED" };
     let _ = writeln!(std::io::stderr(), "    {name}: {word} in {:.1} s{load}", started.elapsed().as_secs_f64());
 }
@@ -121,10 +126,11 @@ impl Scenario {
             launcher,
             operator: Some(operator),
             load: None,
+            other_loads: Vec::new(),
             may_fail: 0,
-            rollouts: Rollouts::follow(Api::namespaced(client.clone(), namespace), NAME),
+            rollouts: Rollouts::follow(Api::namespaced(client.clone(), namespace), &setup.name),
             ingresses: Ingresses::follow(Api::namespaced(client.clone(), namespace)),
-            spec: setup.spec.clone(),
+            setup: setup.clone(),
         };
         if setup.load {
             scenario.start_load().await;
@@ -132,18 +138,42 @@ impl Scenario {
         scenario
     }
 
-    async fn start_load(&mut self) {
+    /// Starts the requests that run all the time.
+    pub async fn start_load(&mut self) {
         let url = variable(INGRESS_URL);
-        eventually("the ingress controller sends requests to blue", LONG, async || probe(&url, &self.host).await).await;
-        let mut config = LoadConfig::new(&url, &self.host);
-        config.rate = 30.0;
-        config.expected_pairs = vec![pair("blue"), pair("green")];
-        self.load = Some(Load::start(config).await.unwrap());
+        for host in self.setup.hosts.clone() {
+            let host = host.replace("{{host}}", &self.host);
+            let ready = async || http::get(&host, "/readyz", &[]).await?.ok();
+            eventually("the ingress controller sends requests to a model server", LONG, ready).await;
+            let mut config = LoadConfig::new(&url, &host);
+            config.rate = 30.0 / self.setup.hosts.len() as f64;
+            config.expected_pairs = vec![pair("blue"), pair("green")];
+            let load = Load::start(config).await.unwrap();
+            match &self.load {
+                None => self.load = Some(load),
+                Some(_) => self.other_loads.push(load),
+            }
+        }
     }
 
     /// Creates the ModelRollout.
     pub async fn create_rollout(&self) {
-        cluster::create(&self.client, &self.namespace, &rollout(NAME, &self.spec)).await;
+        cluster::create(&self.client, &self.namespace, &rollout(&self.setup.name, &self.setup.final_spec())).await;
+    }
+
+    /// Creates an object of the setup, such as `Service/bot-green`.
+    pub async fn put(&self, key: &str) {
+        cluster::create(&self.client, &self.namespace, &self.setup.object(key, &self.host)).await;
+    }
+
+    /// Name of a color's Deployment and Service.
+    pub fn color(&self, color: &str) -> String {
+        format!("{}-{color}", self.setup.stem)
+    }
+
+    /// Name of our canary.
+    pub fn canary(&self) -> String {
+        modelrollout::api::names::canary_name(&self.setup.name)
     }
 
     /// Waits until the ModelRollout is as `look` wants it.
@@ -161,11 +191,17 @@ impl Scenario {
     pub async fn stage(&self, weight: i32) -> ModelRolloutStatus {
         let status =
             self.until(&format!("the stage of {weight} %"), LONG, |object| status_if(object, in_stage(weight))).await;
-        let written = |state: &crate::history::IngressState| state.weight.as_deref() == Some(&weight.to_string());
-        self.ingresses
-            .until(&format!("a canary of {weight} %"), SHORT, |all| all.get("bot-canary").is_some_and(written))
-            .await;
+        self.weight(weight).await;
         status
+    }
+
+    /// Waits for a canary of that weight.
+    pub async fn weight(&self, weight: i32) {
+        let written = |state: &IngressState| state.weight.as_deref() == Some(&weight.to_string());
+        let canary = self.canary();
+        self.ingresses
+            .until(&format!("a canary of {weight} %"), SHORT, |all| all.get(&canary).is_some_and(written))
+            .await;
     }
 
     /// Waits until a promotion is over and asserts everything that it leaves.
@@ -177,32 +213,45 @@ impl Scenario {
                 })
             })
             .await;
-        self.at_rest("bot-green").await;
-        assert_eq!(self.replicas("bot-blue").await, 0, "blue was scaled to zero");
+        self.at_rest(&self.color("green")).await;
+        assert_eq!(self.replicas(&self.color("blue")).await, 0, "blue was scaled to zero");
         status
     }
 
     /// Waits until an attempt went back and asserts that all traffic is on blue.
     pub async fn rolled_back(&self) -> ModelRolloutStatus {
         let status = self.phase(Phase::RolledBack).await;
-        self.at_rest("bot-blue").await;
+        self.at_rest(&self.color("blue")).await;
         status
     }
 
-    /// Waits until no object of ours is left and the Ingress names `service`.
+    /// Waits until no object of ours is left and every Ingress names `service`.
     pub async fn at_rest(&self, service: &str) {
+        let ours = [self.canary(), modelrollout::api::names::anchor_name(&self.setup.name)];
         self.ingresses
-            .until(&format!("one Ingress, which names {service}"), SHORT, |all| {
-                all.len() == 1 && all.get(NAME).is_some_and(|main| main.services == [service])
+            .until(&format!("no Ingress of ours, and {service} in all others"), SHORT, |all| {
+                !ours.iter().any(|name| all.contains_key(name)) && self.all_name(all, service)
             })
             .await;
         let free = |object: &ModelRollout| object.metadata.finalizers.is_none().then_some(());
         self.until("no finalizer", SHORT, free).await;
     }
 
+    /// Whether every Ingress of the rollout names `service` and not the other one.
+    pub fn all_name(&self, all: &BTreeMap<String, IngressState>, service: &str) -> bool {
+        let colors = [self.color("blue"), self.color("green")];
+        let named = |state: &IngressState| {
+            let mut named = state.services.iter().filter(|name| colors.contains(name)).peekable();
+            named.peek().is_some() && named.all(|name| name == service)
+        };
+        let spec = self.setup.final_spec();
+        let mains = spec["traffic"]["ingress"]["names"].as_array().unwrap();
+        mains.iter().all(|name| all.get(name.as_str().unwrap()).is_some_and(named))
+    }
+
     /// Sets annotations of the ModelRollout.
     pub async fn annotate(&self, name: &str, value: &str) {
-        self.patch::<ModelRollout>(NAME, json!({ "metadata": { "annotations": { name: value } } })).await;
+        self.patch::<ModelRollout>(&self.setup.name, json!({ "metadata": { "annotations": { name: value } } })).await;
     }
 
     /// A merge patch.
@@ -232,7 +281,7 @@ impl Scenario {
 
     /// The Ingress of the users, as it is now.
     pub async fn ingress(&self) -> Ingress {
-        self.api::<Ingress>().get(NAME).await.unwrap()
+        self.api::<Ingress>().get(&self.setup.name).await.unwrap()
     }
 
     /// Deletes an Ingress by hand.
@@ -272,11 +321,12 @@ impl Scenario {
         self.operator = Some(self.launcher.start(&operator.identity));
     }
 
-    async fn stop_load(&mut self) -> Option<Report> {
-        match &mut self.load {
-            Some(load) => Some(load.stop().await),
-            None => None,
+    async fn stop_load(&mut self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for load in self.load.iter_mut().chain(&mut self.other_loads) {
+            reports.push(load.stop().await);
         }
+        reports
     }
 
     fn check_operator(&mut self) {
@@ -285,9 +335,9 @@ impl Scenario {
         }
     }
 
-    fn check(&self, report: Option<&Report>) {
-        if let Some(report) = report {
-            assert!(report.whole > 100, "hardly anything was answered: {}", report.whole);
+    fn check(&self, reports: &[Report]) {
+        for report in reports {
+            assert!(report.whole > 50, "hardly anything was answered: {}", report.whole);
             assert!(report.failed <= self.may_fail, "{} requests failed", report.failed);
             let broken = (report.cut_streams, report.mismatched_pairs);
             assert_eq!(broken, (0, 0), "cut streams, mismatched pairs");
@@ -298,11 +348,11 @@ impl Scenario {
         }
     }
 
-    async fn dump(&self, report: Option<&Report>) {
+    async fn dump(&self, reports: &[Report]) {
         let seen = self.rollouts.history();
         eprintln!("\n######## {}\n-- what the ModelRollout went through\n{}", self.namespace, seen.join("\n"));
         eprintln!("-- what the Ingresses went through\n{}", self.ingresses.history().join("\n"));
-        if let Ok(object) = self.api::<ModelRollout>().get(NAME).await {
+        if let Ok(object) = self.api::<ModelRollout>().get(&self.setup.name).await {
             eprintln!("-- status\n{}", serde_yaml::to_string(&object.status).unwrap());
         }
         for arguments in [&["get", "mr,deploy,pods,ingress", "-o", "wide"][..], &["get", "events.events.k8s.io"]] {
@@ -312,7 +362,7 @@ impl Scenario {
             let lines: Vec<_> = log.lines().collect();
             eprintln!("-- the end of {file}\n{}", lines.split_at(lines.len().saturating_sub(80)).1.join("\n"));
         }
-        if let Some(report) = report {
+        for report in reports {
             eprintln!("-- load\n{}", serde_yaml::to_string(report).unwrap());
         }
     }
@@ -340,18 +390,4 @@ pub fn at_step(step: Step) -> impl Fn(&ModelRolloutStatus) -> bool {
 pub fn condition(status: &ModelRolloutStatus, kind: &str) -> (String, String) {
     let found = status.conditions.iter().find(|condition| condition.type_ == kind);
     found.map(|condition| (condition.status.clone(), condition.reason.clone())).unwrap_or_default()
-}
-
-/// Whether a request for `host` is answered by a model server.
-async fn probe(url: &str, host: &str) -> Result<(), String> {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let address = url.trim_start_matches("http://").trim_end_matches('/');
-    let address = if address.contains(':') { address.to_owned() } else { format!("{address}:80") };
-    let mut stream = tokio::net::TcpStream::connect(&address).await.map_err(|error| format!("{address}: {error}"))?;
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.map_err(|error| error.to_string())?;
-    let first = answer.lines().next().unwrap_or_default().to_owned();
-    if first.contains(" 200 ") { Ok(()) } else { Err(first) }
 }

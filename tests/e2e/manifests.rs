@@ -22,40 +22,85 @@ pub struct Server {
     pub env: Vec<(&'static str, &'static str)>,
 }
 
-/// The cluster before a scenario begins.
+/// The cluster before a scenario begins. `{{host}}` in an object stands for the scenario's own host.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub blue: Server,
     pub green: Server,
     /// `ModelRollout.spec`.
     pub spec: Value,
-    /// Services that are not created.
-    pub without_service: Option<&'static str>,
+    /// Objects that are not created, such as `Service/bot-green`.
+    pub without: Vec<&'static str>,
+    /// Further objects.
+    pub extra: Vec<Value>,
+    /// What is set in objects: `Kind/name`, JSON pointer, value.
+    pub edits: Vec<(&'static str, &'static str, Value)>,
     /// The Service that the Ingress names.
     pub backend: &'static str,
     /// Whether requests run all the time.
     pub load: bool,
+    /// Where they go.
+    pub hosts: Vec<&'static str>,
+    /// Name of the ModelRollout and its Ingress.
+    pub name: String,
+    /// What the names of Deployments and Services begin with.
+    pub stem: String,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let server = |replicas| Server { replicas, ready_path: "/readyz", env: Vec::new() };
-        Self { blue: server(2), green: server(0), spec: spec(), without_service: None, backend: "bot-blue", load: true }
+        Self {
+            blue: server(2),
+            green: server(0),
+            spec: spec(),
+            without: Vec::new(),
+            extra: Vec::new(),
+            edits: Vec::new(),
+            backend: "bot-blue",
+            load: true,
+            hosts: vec!["{{host}}"],
+            name: NAME.to_owned(),
+            stem: NAME.to_owned(),
+        }
     }
 }
 
 impl Setup {
     /// No Pods and no requests: for what never gets so far.
     pub fn without_pods() -> Self {
-        let mut setup = Self { load: false, ..Self::default() };
+        let mut setup = Self::default().without_load();
         setup.blue.replicas = 0;
         setup
     }
 
+    /// The same without requests.
+    pub fn without_load(mut self) -> Self {
+        self.load = false;
+        self
+    }
+
     /// The same with something set in the spec, by JSON pointer.
     pub fn with(mut self, pointer: &str, value: Value) -> Self {
-        let (parent, field) = pointer.rsplit_once('/').unwrap();
-        self.spec.pointer_mut(parent).unwrap()[field] = value;
+        set(&mut self.spec, pointer, value);
+        self
+    }
+
+    /// The same with these stages, as weights and holds, and without gates.
+    pub fn stages(self, stages: &[(i32, &str)]) -> Self {
+        let stages: Vec<_> = stages.iter().map(|(weight, hold)| json!({ "weight": weight, "hold": hold })).collect();
+        self.with("/stages", json!(stages)).with("/gates", json!([]))
+    }
+
+    /// The same with something set in an object, such as `Deployment/bot-green`, by JSON pointer.
+    pub fn edit(mut self, object: &'static str, pointer: &'static str, value: Value) -> Self {
+        self.edits.push((object, pointer, value));
+        self
+    }
+
+    /// The same with one more object.
+    pub fn and(mut self, object: Value) -> Self {
+        self.extra.push(object);
         self
     }
 
@@ -67,17 +112,53 @@ impl Setup {
 
     /// Everything but the ModelRollout.
     pub fn objects(&self, host: &str) -> Vec<Value> {
+        let wanted = |object: &Value| !self.without.iter().any(|key| *key == key_of(object));
+        self.all().into_iter().filter(wanted).map(|object| self.fill(&object, host)).collect()
+    }
+
+    /// One object, whether it was created or not.
+    pub fn object(&self, key: &str, host: &str) -> Value {
+        let found = self.all().into_iter().find(|object| key_of(object) == key);
+        self.fill(&found.unwrap_or_else(|| panic!("no {key}")), host)
+    }
+
+    /// `ModelRollout.spec`, with the names of this setup.
+    pub fn final_spec(&self) -> Value {
+        self.fill(&self.spec, "")
+    }
+
+    fn all(&self) -> Vec<Value> {
         let mut objects = Vec::new();
         for (color, server) in [("blue", &self.blue), ("green", &self.green)] {
-            objects.push(prompt(color));
-            objects.push(deployment(color, server));
-            if self.without_service != Some(color) {
-                objects.push(service(color));
-            }
+            objects.extend([prompt(color), deployment(color, server), service(color)]);
         }
-        objects.push(ingress(NAME, host, self.backend));
+        objects.push(ingress(NAME, "{{host}}", self.backend));
+        objects.extend(self.extra.clone());
+        for (key, pointer, value) in &self.edits {
+            let object = objects.iter_mut().find(|object| key_of(object) == *key);
+            set(object.unwrap_or_else(|| panic!("no {key}")), pointer, value.clone());
+        }
         objects
     }
+
+    /// `object` with the host and the names of this setup in place of the usual ones.
+    fn fill(&self, object: &Value, host: &str) -> Value {
+        let mut text = object.to_string().replace("{{host}}", host);
+        for color in ["blue", "green"] {
+            text = text.replace(&format!("\"bot-{color}\""), &format!("\"{}-{color}\"", self.stem));
+        }
+        serde_json::from_str(&text.replace("\"bot\"", &format!("\"{}\"", self.name))).unwrap()
+    }
+}
+
+/// Sets a field of the object that is there already.
+pub fn set(object: &mut Value, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"))[field] = value;
+}
+
+fn key_of(object: &Value) -> String {
+    format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
 }
 
 fn version(color: &str) -> (&'static str, &'static str) {

@@ -42,7 +42,7 @@ fn nothing_written(it: &Scenario) {
 #[ignore = "needs the local cluster: make cluster"]
 async fn a_missing_service_is_told_and_nothing_is_written() {
     let mut setup = Setup::without_pods();
-    setup.without_service = Some("green");
+    setup.without.push("Service/bot-green");
     scenario("no-service", setup, async |it| {
         it.create_rollout().await;
         refused_without_a_write(it, "ServiceMissing").await;

@@ -45,3 +45,39 @@ fn a_promotion_survives_a_fault_at_every_write() {
 fn a_rollback_survives_a_fault_at_every_write() {
     every_fault(|world| world.behavior.green.error_share = 0.3);
 }
+
+#[test]
+fn a_promotion_of_two_ingresses_survives_a_fault_at_every_write() {
+    every_fault(World::add_second_ingress);
+}
+
+#[test]
+fn a_rollback_of_two_ingresses_in_the_buffer_survives_a_fault_at_every_write() {
+    every_fault(|world| {
+        world.add_second_ingress();
+        world.breaks_in_buffer = true;
+    });
+}
+
+#[test]
+fn a_plain_switch_and_its_rollback_survive_a_fault_at_every_write() {
+    let plain = |world: &mut World| {
+        world.edit(|object| {
+            object.spec.traffic.ingress.controller = modelrollout::api::ControllerDialect::None;
+            object.spec.stages.drain(..4);
+        });
+    };
+    every_fault(plain);
+    every_fault(|world| {
+        plain(world);
+        world.breaks_in_buffer = true;
+    });
+}
+
+#[test]
+fn restoring_survives_a_fault_at_every_write() {
+    every_fault(|world| {
+        world.add_second_ingress();
+        world.restores = true;
+    });
+}

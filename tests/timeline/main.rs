@@ -9,6 +9,7 @@
     clippy::type_complexity
 )]
 
+mod edges;
 mod faults;
 mod world;
 

@@ -20,6 +20,7 @@ pub struct Behavior {
 }
 
 /// The cluster.
+#[allow(clippy::struct_excessive_bools)] // what it does, each by itself
 pub struct World {
     pub object: ModelRollout,
     pub seen: Observed,
@@ -33,6 +34,10 @@ pub struct World {
     /// Seconds between two looks at the metrics.
     pub tick: i64,
     pub never_ready: bool,
+    /// Green begins to fail in the buffer.
+    pub breaks_in_buffer: bool,
+    /// The target is set back when the buffer is over.
+    pub restores: bool,
     /// Named users send a tenth of all requests.
     pub named_users: bool,
     pub log: Vec<String>,
@@ -112,6 +117,8 @@ impl World {
             load_time: Duration::from_secs(20),
             tick: 1,
             never_ready: false,
+            breaks_in_buffer: false,
+            restores: false,
             named_users: false,
             log: vec![],
             notes: vec![],
@@ -283,13 +290,14 @@ impl World {
     fn run_until(&mut self, end: Timestamp, done: impl Fn(&World) -> bool) -> bool {
         loop {
             let plan = self.settle();
+            self.play_along();
             if self.gone || done(self) {
                 return true;
             }
             if self.now >= end {
                 return false;
             }
-            if plan.wake.is_none() && plan.need == Need::default() && self.ready_at.is_empty() {
+            if plan.wake.is_none() && !plan.need.pods && plan.need.gates.is_none() && self.ready_at.is_empty() {
                 // At rest nothing changes by itself.
                 self.now = end;
                 continue;
@@ -297,6 +305,17 @@ impl World {
             let tick = self.now + k8s_openapi::jiff::SignedDuration::from_secs(self.tick);
             let next = plan.wake.filter(|wake| *wake > self.now).map_or(tick, |wake| wake.min(tick));
             self.now = next.min(end);
+        }
+    }
+
+    /// What the world does by itself at some point.
+    fn play_along(&mut self) {
+        if self.breaks_in_buffer && self.status().phase == Some(Phase::Buffering) {
+            self.behavior.green.error_share = 0.5;
+        }
+        let over = self.status().phase == Some(Phase::Stable) && self.replicas(Color::Blue) == 0;
+        if self.restores && over && self.object.spec.target == Color::Green {
+            self.edit(|object| object.spec.target = Color::Blue);
         }
     }
 
@@ -363,6 +382,9 @@ impl World {
                         anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone()))
                     });
                 let restored = self.notes.iter().any(|note| note.reason == Reason::BackendRestored);
+                // A color without Pods answers nobody, named or not.
+                let outgoing = if paths[0].from == "bot-green" { Color::Green } else { Color::Blue };
+                let restored = restored || readiness::at_least_known(self.seen.colors.get(outgoing)) == Some(0);
                 let plain = self.object.spec.traffic.ingress.controller == ControllerDialect::None;
                 assert!(
                     anchor || restored || plain || self.seen.anchor.found().is_none() && paths[0].to == "bot-blue",
@@ -377,7 +399,9 @@ impl World {
             Action::Scale { deployment, replicas, unless_serving, .. } => {
                 let color = if deployment == "bot-blue" { Color::Blue } else { Color::Green };
                 if *replicas < self.replicas(color) {
-                    assert!(unless_serving.as_ref().is_some_and(|check| check.ingresses.len() == self.seen.ingresses.len()));
+                    assert!(
+                        unless_serving.as_ref().is_some_and(|check| check.ingresses.len() == self.seen.ingresses.len())
+                    );
                     assert_ne!(self.backend(), "mixed", "nothing is scaled down in a half-done switch");
                     assert_ne!(self.backend(), format!("bot-{color}"), "a serving color is never scaled down");
                     assert!(
@@ -532,7 +556,9 @@ impl Step<'_> {
                 )
             }
             Step::Action(Action::WriteIngress(want)) => format!("write {} {:?}", want.name, want.annotations.last()),
-            Step::Action(Action::SwitchBackend { ingress, paths, .. }) => format!("switch {ingress} to {}", paths[0].to),
+            Step::Action(Action::SwitchBackend { ingress, paths, .. }) => {
+                format!("switch {ingress} to {}", paths[0].to)
+            }
             Step::Action(Action::Scale { deployment, replicas, .. }) => format!("scale {deployment} {replicas}"),
             Step::Action(Action::DeleteIngress { name, .. }) => format!("delete {name}"),
             Step::Action(other) => format!("{other:?}"),

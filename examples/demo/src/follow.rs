@@ -124,6 +124,7 @@ fn label(rollout: &ModelRollout) -> String {
             Step::Promoting => "switch".to_owned(),
             Step::Buffering => "buffer".to_owned(),
             Step::RollingBack => "rolling back".to_owned(),
+            Step::Restoring => "restoring".to_owned(),
         },
         _ => status.phase.map_or("new", Phase::as_str).to_lowercase(),
     }

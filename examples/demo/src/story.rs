@@ -239,7 +239,7 @@ fn check(chapter: &Chapter, good: bool) -> Result<(), String> {
     let as_it_should = match outcome {
         Outcome::Promoted => good,
         Outcome::RolledBack => !good && *cause == Some(Cause::GateFailed) && failed_gate(chapter) == gate(chapter),
-        Outcome::Aborted => false,
+        Outcome::Restored | Outcome::Aborted => false,
     };
     if as_it_should {
         return Ok(());

@@ -64,7 +64,13 @@ pub fn line(rollout: &ModelRollout) -> String {
 pub fn remark(rollout: &ModelRollout) -> Option<String> {
     let status = rollout.status.as_ref()?;
     let told = match status.phase? {
-        Phase::Holding | Phase::AwaitingApproval | Phase::RollingBack | Phase::RolledBack | Phase::Invalid => true,
+        Phase::Holding
+        | Phase::AwaitingApproval
+        | Phase::Paused
+        | Phase::RollingBack
+        | Phase::Restoring
+        | Phase::RolledBack
+        | Phase::Invalid => true,
         Phase::Stable | Phase::Preparing | Phase::Progressing | Phase::Promoting | Phase::Buffering => false,
     };
     (told && !status.summary.message.is_empty()).then(|| status.summary.message.clone())

@@ -39,7 +39,8 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         return;
     }
     if scene.rollout.paused {
-        let message = format!("the buffer is over, and spec.paused keeps {} up; one write goes back to it", attempt.from);
+        let message =
+            format!("the buffer is over, and spec.paused keeps {} up; one write goes back to it", attempt.from);
         draft.stand(Phase::Paused, Reason::Paused, message);
         return;
     }
@@ -81,7 +82,8 @@ fn remove_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, started
 /// it after the end of the buffer has undone our scale-down: that is told (`ScaleContested`), not fought.
 fn goes<'a>(scene: Scene<'a>, attempt: &Attempt, ends: Timestamp) -> Option<&'a DeploymentSeen> {
     let old = scene.seen.colors.get(attempt.from).deployment.found()?;
-    let contested = old.replicas_written.as_ref().is_some_and(|written| written.manager != MANAGER_SCALE && written.at > ends);
+    let contested =
+        old.replicas_written.as_ref().is_some_and(|written| written.manager != MANAGER_SCALE && written.at > ends);
     let ours = scene.rollout.scale_to_zero && scene.autoscaler(attempt.from).is_none() && !contested;
     (ours && old.desired > 0).then_some(old)
 }

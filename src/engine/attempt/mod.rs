@@ -25,7 +25,7 @@ use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry};
 
 pub use buffer::{at_target, scale_down};
-pub use rollback::{external_switch, what_next};
+pub use rollback::{external_switch, keep_named, what_next};
 pub use stage::hold_ends;
 
 /// Opens an attempt for `revision` and takes its first step. `restore`: an earlier color gets everything back at once.
@@ -42,6 +42,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         to,
         revision,
         from_revision: binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)),
+        deployment_uid: scene.seen.colors.get(to).deployment.found().map(|deployment| deployment.uid.clone()),
         ingresses: scene.mains().iter().map(|main| format!("{}/{}", main.name, main.uid)).collect(),
         restore,
         step: if restore.is_some() { Step::Restoring } else { Step::Preparing },
@@ -68,8 +69,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
     };
     let side = scene.rollout.side(to);
     let prompt = side.prompt.as_ref().map(|prompt| format!(" with prompt {}", prompt.version)).unwrap_or_default();
-    let (reason, back) =
-        if restore.is_some() { (Reason::Restoring, " back") } else { (Reason::AttemptStarted, "") };
+    let (reason, back) = if restore.is_some() { (Reason::Restoring, " back") } else { (Reason::AttemptStarted, "") };
     draft.tell(
         reason,
         format!("StartAttempt{}", attempt.id),

@@ -22,9 +22,11 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     let ready = readiness.complete || (!rollout.match_active && some);
     let deadline = time::after(attempt.started_at.0, rollout.progress_deadline);
     if !ready {
-        let why = format!("{}{}", readiness.why, if readiness.desired == 0 { hint(scene, &attempt) } else { String::new() });
+        let why =
+            format!("{}{}", readiness.why, if readiness.desired == 0 { hint(scene, &attempt) } else { String::new() });
         if now >= deadline {
-            let message = format!("{} was not ready within {}: {why}", attempt.to, time::show(rollout.progress_deadline));
+            let message =
+                format!("{} was not ready within {}: {why}", attempt.to, time::show(rollout.progress_deadline));
             rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
             return;
         }
@@ -99,7 +101,8 @@ pub fn hint(scene: Scene<'_>, attempt: &Attempt) -> String {
             attempt.active_replicas.max(1)
         ),
         None => {
-            let written = scene.seen.colors.get(attempt.to).deployment.found().and_then(|it| it.replicas_written.as_ref());
+            let written =
+                scene.seen.colors.get(attempt.to).deployment.found().and_then(|it| it.replicas_written.as_ref());
             let other = written.filter(|written| written.manager != MANAGER_SCALE);
             other.map(|written| format!("; {} set its replicas", written.manager)).unwrap_or_default()
         }

@@ -20,7 +20,8 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
         (Dialect::Plain, _) => "the target is ready",
         (Dialect::Nginx, _) => "all stages passed",
     };
-    let message = format!("{why}; the backend of Ingress {} is switched to {}", scene.rollout.ingress_names(), attempt.to);
+    let message =
+        format!("{why}; the backend of Ingress {} is switched to {}", scene.rollout.ingress_names(), attempt.to);
     draft.tell(Reason::Switching, format!("PromoteAttempt{}", attempt.id), message.clone());
     draft.stand(Phase::Promoting, Reason::Switching, message);
     match scene.rollout.dialect {
@@ -135,9 +136,17 @@ pub fn begin_buffer(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) 
             .from_revision
             .clone()
             .or_else(|| binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)));
-        draft.warn(Reason::Restored, format!("RestoredAttempt{}", attempt.id), format!("{to} carries all traffic again; {kept}"));
+        draft.warn(
+            Reason::Restored,
+            format!("RestoredAttempt{}", attempt.id),
+            format!("{to} carries all traffic again; {kept}"),
+        );
     } else {
-        draft.tell(Reason::Promoted, format!("PromotedAttempt{}", attempt.id), format!("{to} carries all traffic; {kept}"));
+        draft.tell(
+            Reason::Promoted,
+            format!("PromotedAttempt{}", attempt.id),
+            format!("{to} carries all traffic; {kept}"),
+        );
     }
     let judged = judge(scene, draft, attempt);
     buffer::keep(scene, draft, attempt, &judged);

@@ -41,7 +41,12 @@ pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color,
                 "the Deployment, model or prompt of {color} changed since it was left (revision {now} instead of {then}): going there is a rollout in stages, by spec.target"
             ),
         )),
-        None => Err((Reason::NothingToRollBackTo, format!("what {color} was when it was left is not on record: going there is a rollout in stages, by spec.target"))),
+        None => Err((
+            Reason::NothingToRollBackTo,
+            format!(
+                "what {color} was when it was left is not on record: going there is a rollout in stages, by spec.target"
+            ),
+        )),
     }
 }
 
@@ -61,7 +66,9 @@ pub fn due(scene: Scene<'_>, draft: &mut Draft, active: Color, asked: &Asked) ->
 /// Opens the attempt that restores the other color.
 pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
     let color = active.other();
-    let Some(revision) = binding::revision(color, scene.rollout.side(color), scene.seen.colors.get(color)) else { return };
+    let Some(revision) = binding::revision(color, scene.rollout.side(color), scene.seen.colors.get(color)) else {
+        return;
+    };
     open_attempt(scene, draft, active, revision, Some(cause));
 }
 
@@ -75,7 +82,11 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
     let wait = waits_for(scene, draft, &attempt);
     match wait {
         None => {
-            draft.stand(Phase::Restoring, Reason::Restoring, format!("{to} is ready; the backend is switched back to it"));
+            draft.stand(
+                Phase::Restoring,
+                Reason::Restoring,
+                format!("{to} is ready; the backend is switched back to it"),
+            );
             let mixed = scene.position() == Backend::Mixed;
             if promote::anchored(scene, draft, from) || mixed {
                 draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), from, true));
@@ -84,7 +95,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
         Some((reason, why)) => {
             let deadline = time::after(attempt.started_at.0, scene.rollout.progress_deadline);
             if scene.now >= deadline && reason == Reason::WaitingForReadiness {
-                let message = format!("{to} was not ready within {}: {why}", time::show(scene.rollout.progress_deadline));
+                let message =
+                    format!("{to} was not ready within {}: {why}", time::show(scene.rollout.progress_deadline));
                 super::rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
                 return;
             }
@@ -107,7 +119,11 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
     let reachable = matches!(scene.seen.colors.get(attempt.to).endpoints, Lookup::Found(ready) if ready > 0);
     if !enough || !reachable {
         let readiness = readiness::of(scene.seen.colors.get(attempt.to));
-        let why = if readiness.why.is_empty() { format!("{to} of {} Pods are ready", attempt.active_replicas) } else { readiness.why };
+        let why = if readiness.why.is_empty() {
+            format!("{to} of {} Pods are ready", attempt.active_replicas)
+        } else {
+            readiness.why
+        };
         return Some((Reason::WaitingForReadiness, format!("{why}{}", prepare::hint(scene, attempt))));
     }
     if let Err((reason, message)) = bound(scene, attempt.to) {

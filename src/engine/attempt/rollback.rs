@@ -25,15 +25,7 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
     // The canary first: while it exists it would send the old Service's traffic to the color that is being left.
     draft.actions.extend(canary.map(|canary| nginx::remove(canary, true)));
     if switched {
-        if scene.rollout.dialect == Dialect::Nginx {
-            // The color that is left stays named while the controller follows; this early the anchor may not name it yet.
-            let colors = [attempt.from, attempt.to];
-            let want = nginx::anchor(scene.rollout, &scene.mains(), scene.seen.anchor.found(), &colors);
-            let named = own(scene, &scene.seen.anchor).is_some_and(|anchor| want.matches(anchor));
-            if !named && preflight::own_names(scene.rollout, scene.seen).is_ok() {
-                draft.actions.push(Action::WriteIngress(IngressWant { required: false, ..want }));
-            }
-        }
+        draft.actions.extend(keep_named(scene, &attempt));
         draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), attempt.to, false));
     }
     draft.order = Order::TrafficFirst;
@@ -57,6 +49,17 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
     attempt.manual_weight = None;
     draft.stand(Phase::RolledBack, Reason::RevisionFailed, what_next(scene, &attempt, message));
     draft.status.attempt = Some(attempt);
+}
+
+/// Keeps the color that is left named while the controller follows the switch back: this early the anchor may not do so yet.
+/// Going back does not depend on it.
+pub fn keep_named(scene: Scene<'_>, attempt: &Attempt) -> Option<Action> {
+    if scene.rollout.dialect == Dialect::Plain || preflight::own_names(scene.rollout, scene.seen).is_err() {
+        return None;
+    }
+    let want = nginx::anchor(scene.rollout, &scene.mains(), scene.seen.anchor.found(), &[attempt.from, attempt.to]);
+    let named = own(scene, &scene.seen.anchor).is_some_and(|anchor| want.matches(anchor));
+    (!named).then_some(Action::WriteIngress(IngressWant { required: false, ..want }))
 }
 
 /// What a person can do about an attempt that went back.

@@ -7,6 +7,7 @@ use crate::api::Attempt;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::acts;
 use crate::engine::draft::{Draft, Scene};
+use crate::engine::drift;
 use crate::engine::judging::{self, Judged, waivable};
 use crate::engine::rollout::{Dialect, Rollout, Stage};
 use crate::engine::time;
@@ -36,7 +37,8 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, index: 
     attempt.gates_hash = Some(scene.rollout.gates_hash());
     start_clock(scene, attempt);
     let (number, of) = (index + 1, scene.rollout.stages.len());
-    let users = stage.users.as_ref().map(|users| format!(" and {} named users", users.values.len())).unwrap_or_default();
+    let users =
+        stage.users.as_ref().map(|users| format!(" and {} named users", users.values.len())).unwrap_or_default();
     let message = format!(
         "stage {number}/{of}: {} gets {} %{users} for at least {}",
         attempt.to,
@@ -101,15 +103,26 @@ fn follow_manual_weight(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attem
     start_clock(scene, attempt);
     let message = match wanted {
         Some(weight) => format!("spec.manualWeight: {} gets {weight} %", attempt.to),
-        None => format!("{} gets the {share} % of stage {} again, whose hold begins anew", attempt.to, attempt.stage_index + 1),
+        None => format!(
+            "{} gets the {share} % of stage {} again, whose hold begins anew",
+            attempt.to,
+            attempt.stage_index + 1
+        ),
     };
-    draft.tell(if wanted.is_some() { Reason::ManualWeight } else { Reason::Resumed }, format!("Weight{share}"), message);
+    draft.tell(
+        if wanted.is_some() { Reason::ManualWeight } else { Reason::Resumed },
+        format!("Weight{share}"),
+        message,
+    );
     ByHand::Changed
 }
 
 fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: &Judged) {
     let Some(stage) = current(scene.rollout, attempt) else { return };
     let place = place(scene, attempt);
+    if let Some(message) = drift::lasting(draft, scene.now) {
+        return draft.stand(Phase::Holding, Reason::FieldConflict, format!("{place}: {message}"));
+    }
     let mut wait = |phase, reason, why: &str| draft.stand(phase, reason, format!("{place}: {why}"));
     if attempt.short_since.is_some() {
         let why = capacity(scene, attempt, attempt.share()).err().unwrap_or_default();

@@ -152,5 +152,10 @@ fn class(mains: &[&IngressSeen]) -> Option<String> {
 
 fn class_annotation(mains: &[&IngressSeen]) -> Vec<(String, String)> {
     let key = names::ANNOTATION_INGRESS_CLASS;
-    mains.first().and_then(|main| main.annotations.get(key)).map(|class| (key.to_owned(), class.clone())).into_iter().collect()
+    mains
+        .first()
+        .and_then(|main| main.annotations.get(key))
+        .map(|class| (key.to_owned(), class.clone()))
+        .into_iter()
+        .collect()
 }
