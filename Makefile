@@ -24,8 +24,8 @@ image: ## build the static programs and the two images, and load them into the l
 	hack/build-images --load
 
 .PHONY: crds
-crds: ## write crds/ and the chart's copy anew from the Rust types
-	UPDATE=1 cargo test --locked -p modelrollout --test crd
+crds: ## write crds/, the chart's copy and docs/decision.schema.json anew from the Rust types
+	UPDATE=1 cargo test --locked -p modelrollout --test crd --test decision
 
 .PHONY: lint
 lint: ## formatting, clippy with warnings as errors, and cargo-deny (licenses, bans, sources, advisories)

@@ -165,6 +165,9 @@ fn what_may_hurt_later_is_told_and_stops_nothing() {
         assert_eq!(world.condition("Preflight"), ("True".into(), reason.into()));
         assert!(messages(&world, "Preflight").contains(text), "{}", messages(&world, "Preflight"));
         assert!(world.attempt().open);
+        world.run(30);
+        let told = world.notes.iter().filter(|note| note.reason.as_str() == reason).count();
+        assert_eq!(told, 1, "one Event for each attempt");
     }
 }
 

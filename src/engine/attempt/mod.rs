@@ -75,6 +75,9 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         format!("StartAttempt{}", attempt.id),
         format!("attempt {}: {from}{back} to {to}, {}{prompt}, revision {}", attempt.id, side.model, attempt.revision),
     );
+    for (number, advice) in preflight::advice(scene.rollout, scene.seen).into_iter().enumerate() {
+        draft.warn(advice.reason, format!("Advise{number}"), advice.message);
+    }
     draft.status.gates.clear();
     draft.status.attempt = Some(attempt);
     advance(scene, draft, &Asked::default());
