@@ -1,10 +1,15 @@
 //! Acts: annotations by which a person tells a running rollout something. Each runs once, is recorded with its effect, and
 //! is removed when that is on record. A stale or unknown one does nothing but tell the right command.
 
-use super::attempt::{hold_ends, restore};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::attempt::{current_stage, hold_ends, restore};
 use super::draft::{Draft, Scene};
 use super::judging::{reason_of, waivable};
 use super::plan::Action;
+use super::readiness;
 use super::time;
 use super::traffic::Backend;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_PROMOTE, ANNOTATION_RETRY, ANNOTATION_ROLLBACK, DOMAIN};
@@ -18,6 +23,9 @@ const LONGEST: usize = 256;
 /// Longest name of an act that is recorded.
 const LONGEST_NAME: usize = 64;
 
+/// An act that is seen again within this is the same one: its removal may have failed.
+const AGAIN: Duration = Duration::from_mins(1);
+
 /// What was asked for and is to be done in this plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
@@ -27,8 +35,10 @@ pub struct Asked {
     pub restore: bool,
 }
 
-/// What an act did, or why it did nothing. `Later`: it cannot be told yet, and the act stays.
+/// What an act did, or why it did nothing. `InForce`: what it asks for is on record. `Later`: it cannot be carried out yet,
+/// and the act stays.
 enum Effect {
+    InForce,
     Done(String),
     Ignored(String),
     Later,
@@ -42,7 +52,9 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
         let Some(act) = annotation.strip_prefix(&prefix) else { continue };
         let attempt = draft.status.attempt.as_ref().map_or(0, |attempt| attempt.id);
         let remove = Action::RemoveAct { annotation: annotation.clone(), value: value.clone() };
-        if recorded(&draft.stored.acts, act, value, attempt) {
+        // An approval says itself whether it is in force already.
+        let again = annotation != ANNOTATION_APPROVE && recorded(&draft.stored.acts, act, value, attempt, scene.now);
+        if again {
             draft.after.push(remove);
             continue;
         }
@@ -50,30 +62,32 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
             ANNOTATION_APPROVE => approve(scene, draft, value),
             ANNOTATION_PROMOTE => promote(scene, draft, value),
             ANNOTATION_ROLLBACK => rollback(scene, draft, value, &mut asked),
-            ANNOTATION_RETRY => retry(scene, draft),
+            ANNOTATION_RETRY => retry(scene, draft, value),
             _ => Effect::Ignored("this act is not known: there are approve, promote, rollback and retry".to_owned()),
         };
         if !matches!(effect, Effect::Later) {
             draft.after.push(remove);
-            record(scene, draft, act, value, attempt, effect);
         }
+        record(scene, draft, act, value, attempt, effect);
     }
     asked
 }
 
-fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64) -> bool {
+fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64, now: Timestamp) -> bool {
     let value = clip(value, LONGEST);
     // One that was ignored may be right later: an approval of a stage that has not begun yet.
     let applied = |past: &&ActRecord| past.effect.starts_with(Reason::ActApplied.as_str());
-    let same = |past: &ActRecord| past.act == act && past.value == value && (past.attempt == attempt || act == "retry");
-    acts.iter().filter(applied).any(same)
+    // After a crash between the record and its removal it is there once more; later than that somebody has set it again.
+    let fresh = |past: &ActRecord| now < time::after(past.time.0, AGAIN);
+    let same = |past: &ActRecord| past.act == act && past.value == value && past.attempt == attempt;
+    acts.iter().filter(applied).any(|past| same(past) && fresh(past))
 }
 
 fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: Effect) {
     let (reason, text) = match effect {
         Effect::Done(text) => (Reason::ActApplied, text),
         Effect::Ignored(text) => (Reason::ActIgnored, text),
-        Effect::Later => return,
+        Effect::InForce | Effect::Later => return,
     };
     let (act, value) = (clip(act, LONGEST_NAME), clip(value, LONGEST));
     let message = format!("{act}={value}: {text}");
@@ -103,7 +117,7 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
         let command = approve_command(scene, &attempt);
         return Effect::Ignored(format!("this is stage {number} of attempt {}: to approve it, {command}", attempt.id));
     }
-    let required = scene.rollout.stage_at(attempt.weight_intended).is_some_and(|stage| stage.approval);
+    let required = current_stage(scene.rollout, &attempt).is_some_and(|stage| stage.approval);
     let over = hold_ends(scene.rollout, &attempt).is_some_and(|end| end <= scene.now);
     let missing: Vec<String> = draft
         .stored
@@ -112,13 +126,18 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
         .filter(|gate| over && gate.verdict == Verdict::Hold && waivable(reason_of(gate)))
         .map(|gate| format!("{}: {}", gate.name, gate.message))
         .collect();
+    let approved = !required || attempt.approved_stage == Some(number);
+    let passed = missing.is_empty() || attempt.waived_stage == Some(number);
+    if approved && passed && (required || !missing.is_empty()) {
+        return Effect::InForce;
+    }
     if !required && missing.is_empty() {
         return Effect::Ignored(format!(
             "stage {number} of attempt {} needs no approval; samples that are missing can be passed over when its hold is over",
             attempt.id
         ));
     }
-    if required {
+    if !approved {
         attempt.approved_stage = Some(number);
         let message = format!("stage {number} of attempt {} was approved", attempt.id);
         draft.tell(Reason::StageApproved, format!("ApproveStage{number}"), message);
@@ -172,11 +191,16 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
         return Effect::Done("traffic goes back".to_owned());
     }
     let Some(active) = draft.status.active_color else { return Effect::Later };
-    if scene.position() == Backend::One(active.other()) {
+    let answers = readiness::at_least_known(scene.seen.colors.get(active.other())).unwrap_or(0) > 0;
+    if scene.position() == Backend::One(active.other()) && answers {
         // The same person has switched the backend by hand, as the runbook says for a dead operator.
         return Effect::Done(format!("the backend names {} already", active.other()));
     }
     match restore::possible(scene, draft, active) {
+        Ok(_) if !restore::at_once(scene, active) => {
+            asked.restore = true;
+            Effect::Later
+        }
         Ok(color) => {
             asked.restore = true;
             Effect::Done(format!(
@@ -189,7 +213,15 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
     }
 }
 
-fn retry(scene: Scene<'_>, draft: &mut Draft) -> Effect {
+fn retry(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
+    let used = |past: &ActRecord| {
+        past.act == "retry"
+            && past.value == clip(value, LONGEST)
+            && past.effect.starts_with(Reason::ActApplied.as_str())
+    };
+    if draft.stored.acts.iter().any(used) {
+        return Effect::Ignored("this token was used: give it another one".to_owned());
+    }
     if draft.open_attempt().is_some() {
         return Effect::Ignored("an attempt is open already".to_owned());
     }

@@ -74,6 +74,11 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
     }
 }
 
+/// Stands for the revision of a color that was left while it could not be told: the first that is seen is meant.
+pub fn unknown(color: Color) -> String {
+    format!("{color}-unknown")
+}
+
 /// Which Deployment and which of its templates is there, in one short text. `None` while that cannot be told.
 pub fn template(color: Color, seen: &ColorSeen) -> Option<String> {
     let DeploymentSeen { uid, generation, observed_generation, template_revision, .. } = seen.deployment.found()?;

@@ -33,7 +33,9 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
         // The controller may still be following a switch: the anchor goes when it has had time.
         let switching =
             draft.stored.attempt.as_ref().is_some_and(|attempt| attempt.open && attempt.step != Step::Preparing);
-        let settled = if switching { time::after(deleted, seen.settle) } else { deleted };
+        let ended = draft.stored.attempt.as_ref().and_then(|attempt| attempt.ended_at.as_ref()).map(|ended| ended.0);
+        let since = if switching { Some(deleted) } else { ended };
+        let settled = since.map_or(deleted, |since| time::after(since, seen.settle));
         if now < settled {
             draft.wake_at(settled);
         } else {

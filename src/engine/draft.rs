@@ -56,6 +56,8 @@ pub struct Stand {
 
 /// What is decided so far.
 pub struct Draft {
+    /// The time.
+    now: Timestamp,
     /// The status as it was found.
     pub stored: ModelRolloutStatus,
     /// The status as it shall be.
@@ -80,8 +82,9 @@ pub struct Draft {
 
 impl Draft {
     /// Nothing decided yet.
-    pub fn new(stored: ModelRolloutStatus) -> Self {
+    pub fn new(stored: ModelRolloutStatus, now: Timestamp) -> Self {
         Self {
+            now,
             status: stored.clone(),
             stored,
             order: Order::StatusFirst,
@@ -95,8 +98,11 @@ impl Draft {
         }
     }
 
-    /// Looks again at `at` or earlier.
+    /// Looks again at `at` or earlier. What is past has been looked at.
     pub fn wake_at(&mut self, at: Timestamp) {
+        if at <= self.now {
+            return;
+        }
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 

@@ -112,6 +112,9 @@ fn error_rate(
     out
 }
 
+/// Limits are decimal fractions: 7 of 1000 is not above 0.7 %, whatever the last bit of a float says.
+const SLACK: f64 = 1e-9;
+
 /// The verdict once there are samples enough.
 fn rate_verdict(
     text: &str,
@@ -122,7 +125,7 @@ fn rate_verdict(
     needed: u64,
 ) -> Judgement {
     let rate = ratio(counts.bad, counts.total);
-    if let Some(max) = max.filter(|max| rate > *max) {
+    if let Some(max) = max.filter(|max| rate > *max + SLACK) {
         return Judgement::new(Verdict::Fail, Reason::OverLimit, format!("{text}, the limit is {}", percent_of(max)));
     }
     let Some(increase) = increase else {
@@ -134,7 +137,7 @@ fn rate_verdict(
     };
     let text = format!("{text}, of the other color {} of {} ({})", base.bad, base.total, percent(base.bad, base.total));
     let limit = format!("at most {} points more are fine", percent_of(increase).trim_end_matches('%').trim_end());
-    if rate - ratio(base.bad, base.total) > increase {
+    if rate - ratio(base.bad, base.total) > increase + SLACK {
         Judgement::new(Verdict::Fail, Reason::OverLimit, format!("{text}: {limit}"))
     } else {
         pass(format!("{text}: {limit}"))
@@ -219,10 +222,10 @@ struct Limits {
 
 /// A verdict unless `counts` are within the limit.
 fn beyond(counts: &Counts, limits: &Limits, slow: f64, text: &str) -> Option<Judgement> {
-    if ratio(slower(counts, limits.fail), counts.total) > slow {
+    if ratio(slower(counts, limits.fail), counts.total) > slow + SLACK {
         return Some(Judgement::new(Verdict::Fail, Reason::OverLimit, text.to_owned()));
     }
-    let surely_within = limits.pass.is_some_and(|at| ratio(slower(counts, Some(at)), counts.total) <= slow);
+    let surely_within = limits.pass.is_some_and(|at| ratio(slower(counts, Some(at)), counts.total) <= slow + SLACK);
     (!surely_within).then(|| {
         hold(
             Reason::BucketTooCoarse,

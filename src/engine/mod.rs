@@ -37,7 +37,7 @@ pub use preflight::elder;
 
 /// Decides everything: what to write, what to say, when to look again.
 pub fn plan(object: &ModelRollout, seen: &Observed, now: Timestamp) -> Plan {
-    let mut draft = Draft::new(object.status.clone().unwrap_or_default());
+    let mut draft = Draft::new(object.status.clone().unwrap_or_default(), now);
     if let Some(deleted) = rollout::deleted_at(object) {
         deletion::run(object, deleted, seen, now, &mut draft);
         return finish(draft);
@@ -55,7 +55,9 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         report::fill(scene, draft, Some(&preflight::conflict(elder)));
         return;
     }
-    let asked = acts::read(scene, draft);
+    // An act that cannot be carried out now stays until it can.
+    let blind = draft.open_attempt().is_some() && attempt::unreadable(scene).is_some();
+    let asked = if blind { acts::Asked::default() } else { acts::read(scene, draft) };
     let problem = if draft.open_attempt().is_some() {
         attempt::advance(scene, draft, &asked);
         None
@@ -79,11 +81,17 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
     }
     if problem.is_some() && !at_target(scene, draft) {
         // What does not fit together gets no write.
-        draft.actions.retain(|action| matches!(action, plan::Action::DeleteIngress { .. }));
+        // A backend that somebody changed is put right all the same: at rest nothing else switches one.
+        let wanted = |action: &plan::Action| {
+            matches!(action, plan::Action::DeleteIngress { .. } | plan::Action::SwitchBackend { .. })
+        };
+        draft.actions.retain(wanted);
     }
     report::template(scene, draft);
     // While an attempt is open what does not fit holds the raises; the attempt says so itself.
-    let misfit = draft.open_attempt().and_then(|_| preflight::fit(scene.rollout, scene.seen).err());
+    let misfit = draft.open_attempt().and_then(|_| {
+        preflight::fit(scene.rollout, scene.seen).and_then(|()| preflight::own_names(scene.rollout, scene.seen)).err()
+    });
     let problem = problem.or(misfit.filter(|misfit| misfit.reason != Reason::Unreadable));
     report::fill(scene, draft, problem.as_ref());
 }

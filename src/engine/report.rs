@@ -95,12 +95,18 @@ fn summary(scene: Scene<'_>, draft: &Draft) -> Summary {
             None => i32::from(active == rollout.target) * 100,
         }),
         gates: if attempt.is_some() { tally(&draft.status.gates) } else { String::new() },
-        model: active.map(|active| rollout.side(active).model.clone()).unwrap_or_default(),
+        model: active.map(|active| serving_model(scene, active)).unwrap_or_default(),
         prompt: active.map(prompt).unwrap_or_default(),
         target_model: rollout.side(rollout.target).model.clone(),
         target_prompt: prompt(rollout.target),
         message: draft.stand.message.chars().take(1024).collect(),
     }
+}
+
+/// The model that a color's Pods say they serve, or that the spec says.
+fn serving_model(scene: Scene<'_>, color: Color) -> String {
+    let declared = scene.seen.colors.get(color).deployment.found().and_then(|deployment| deployment.model.clone());
+    declared.unwrap_or_else(|| scene.rollout.side(color).model.clone()).chars().take(256).collect()
 }
 
 /// The share that the attempt's target has.
@@ -231,11 +237,10 @@ fn bindings(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
         Err((Reason::Unreadable, message)) => out.set(kind, Truth::Unknown, Reason::Unreadable, message),
         Err((reason, message)) => out.set(kind, Truth::False, reason, message),
     };
+    set(ConditionType::ModelBound, binding::model(color, side, seen));
     if wanted {
-        set(ConditionType::ModelBound, binding::model(color, side, seen));
         set(ConditionType::PromptBound, binding::prompt(color, side, seen));
     } else {
-        out.keep(ConditionType::ModelBound);
         out.keep(ConditionType::PromptBound);
     }
 }
@@ -266,6 +271,9 @@ fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
             let message = format!("attempt {}: {cause}", attempt.id);
             out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, message);
         }
+        None if draft.stand.phase == Phase::RolledBack => {
+            out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, draft.stand.message.clone());
+        }
         None => {
             out.set(ConditionType::RolledBack, Truth::False, Reason::Completed, "the last attempt was not rolled back");
         }
@@ -279,12 +287,13 @@ fn while_open(scene: Scene<'_>, draft: &Draft, attempt: &Attempt) -> (Truth, Rea
     if attempt.step == Step::RollingBack {
         return (Truth::False, Reason::RollbackBlocked, draft.stand.message.clone());
     }
-    if restore::untouched(attempt.step) {
-        return (
-            Truth::True,
-            Reason::OneWrite,
-            format!("{from} carries all traffic; setting spec.target back ends the attempt"),
-        );
+    if attempt.step == Step::Restoring {
+        let message = format!("{} is being restored; until it is switched to, {from} carries the traffic", attempt.to);
+        return (Truth::True, Reason::Restoring, message);
+    }
+    if attempt.step == Step::Preparing {
+        let message = format!("{from} carries all traffic; setting spec.target back ends the attempt");
+        return (Truth::True, Reason::OneWrite, message);
     }
     if ready == 0 {
         return (Truth::False, Reason::OldColorDown, down);

@@ -9,6 +9,7 @@ use super::observed::{IngressSeen, Lookup};
 use super::plan::{Action, Order};
 use super::preflight::{self, Problem};
 use super::readiness;
+use super::rollout::Dialect;
 use super::time;
 use super::traffic::{self, Backend, nginx};
 use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
@@ -23,12 +24,15 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
         (None, Backend::One(serving)) => adopt(scene, draft, serving),
         (None, _) => return Err(preflight::ambiguous(scene.rollout)),
     };
+    if restore::candidate(draft, active).is_some() {
+        // Whether one can go back hangs on the other color's prompt.
+        draft.need.prompts.insert(active.other());
+    }
     let target = scene.rollout.target;
     preflight::present(scene.rollout, scene.seen, active)?;
     drain(scene, draft, active);
     if let Some(cause) = restore::due(scene, draft, active, asked) {
-        preflight::side(scene.rollout, scene.seen, active.other())?;
-        preflight::own_names(scene.rollout, scene.seen)?;
+        draft.stand(Phase::Preparing, Reason::Restoring, format!("{} is about to be restored", active.other()));
         if ready_to_open(scene, draft, active) {
             restore::open(scene, draft, active, cause);
         }
@@ -87,9 +91,9 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) 
         attempt::external_switch(scene, draft, changed, other);
         draft.actions.extend(traffic::switch(scene.rollout, &mains, active, false));
         let (side, seen) = (scene.rollout.side(active), scene.seen.colors.get(active));
-        let left = draft.status.last_promoted.as_ref().filter(|promoted| promoted.color == active);
-        draft.status.failed_revision =
-            binding::revision(active, side, seen).or_else(|| left.map(|promoted| promoted.revision.clone()));
+        // What was left does not start again by itself, whether its revision can be told now or only later.
+        let left = binding::revision(active, side, seen).unwrap_or_else(|| binding::unknown(active));
+        draft.status.failed_revision = Some(left);
         draft.set_active(other);
         return other;
     }
@@ -101,8 +105,9 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) 
 pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, what: &str) {
     let manager = drift::manager(changed).to_owned();
     match drift::write_back(draft, scene.now, &changed.name, &manager) {
-        Ok(()) => {
-            draft.order = Order::TrafficFirst;
+        Ok(number) => {
+            // Traffic first, unless this is a fight: then none of its rounds may be forgotten.
+            draft.order = if number < drift::CONFLICT { Order::TrafficFirst } else { Order::StatusFirst };
             draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), to.other(), false));
             let message = format!(
                 "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}. If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name",
@@ -131,10 +136,6 @@ fn at_target(scene: Scene<'_>, draft: &mut Draft, active: Color) {
             draft.warn(Reason::ScaleContested, "ContestScale", message.clone());
         }
         draft.stand(Phase::Stable, Reason::ScaleContested, message);
-    }
-    // Whether one can go back hangs on the other color's prompt.
-    if restore::candidate(draft, active).is_some() {
-        draft.need.prompts.insert(active.other());
     }
 }
 
@@ -190,14 +191,15 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
     // A spec that names another Deployment now, or Services that serve from this one, are no reason to scale anything.
     let same = deployment.is_some_and(|it| attempt.deployment_uid.as_ref().is_none_or(|uid| *uid == it.uid));
     let apart = preflight::side(scene.rollout, scene.seen, active).is_ok();
-    let scales = color != active && same && apart && scene.autoscaler(color).is_none();
-    if let Some(deployment) = deployment.filter(|it| scales && it.desired > attempt.replicas_before) {
-        if !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
-            draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
-        }
-    } else {
+    let scales = apart && scene.autoscaler(color).is_none();
+    let more = deployment.filter(|it| same && color != active && it.desired > attempt.replicas_before);
+    let Some(deployment) = more else {
         attempt.drain_until = None;
         draft.status.attempt = Some(attempt);
+        return;
+    };
+    if scales && !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
+        draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
     }
 }
 
@@ -218,6 +220,9 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         draft.stand(Phase::Preparing, reason, message);
         return;
     };
+    if draft.status.failed_revision == Some(binding::unknown(target)) {
+        draft.status.failed_revision = Some(revision.clone());
+    }
     if draft.status.failed_revision.as_deref() == Some(revision.as_str()) {
         rolled_back(scene, draft, active);
         if clean && scene.rollout.has_finalizer {
@@ -253,8 +258,11 @@ fn old_prompt(scene: Scene<'_>, active: Color) -> Result<(), (Reason, String)> {
 
 /// Clears the way for a new attempt. True if it can be opened in this plan.
 fn ready_to_open(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
-    if scene.seen.canary.found().is_some() {
+    if let Some(canary) = scene.seen.canary.found().filter(|_| scene.rollout.dialect == Dialect::Nginx) {
         // A canary of an earlier attempt goes first.
+        let keeps = if canary.deleting { ": a finalizer of somebody keeps it" } else { "" };
+        let message = format!("the Ingress {} of an earlier attempt has to go first{keeps}", canary.name);
+        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
         return false;
     }
     if scene.position() != Backend::One(active) {

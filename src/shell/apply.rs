@@ -18,7 +18,7 @@ use super::watches::compact;
 use crate::api::names::{MANAGER_META, MANAGER_SCALE, MANAGER_STATUS, MANAGER_TRAFFIC};
 use crate::api::reasons::Verdict;
 use crate::api::{ModelRollout, ModelRolloutStatus};
-use crate::engine::observed::{DeploymentSeen, IngressSeen, Observed};
+use crate::engine::observed::{DeploymentSeen, IngressSeen, Lookup, Observed};
 use crate::engine::plan::{Action, IngressWant, Order, PathSwitch, Plan, ServingCheck};
 
 /// The longest that one call may take.
@@ -66,6 +66,7 @@ pub async fn apply(ctx: &Context, rollout: Arc<ModelRollout>, seen: &Observed, p
         namespace: rollout.metadata.namespace.clone().unwrap_or_default(),
         rollout,
         done: Applied::default(),
+        leftover: None,
     };
     let mut told = false;
     if plan.order == Order::StatusFirst && turn.status(&plan.status).await? {
@@ -81,7 +82,7 @@ pub async fn apply(ctx: &Context, rollout: Arc<ModelRollout>, seen: &Observed, p
         turn.tell(plan);
     }
     turn.actions(&plan.after).await?;
-    Ok(turn.done)
+    turn.leftover.map_or(Ok(turn.done), Err)
 }
 
 /// One plan being carried out.
@@ -93,6 +94,8 @@ struct Turn<'a> {
     /// Whether an attempt was open before.
     was_open: bool,
     done: Applied,
+    /// What is still to be done about a canary that could only be made harmless.
+    leftover: Option<Error>,
 }
 
 impl Turn<'_> {
@@ -185,8 +188,17 @@ impl Turn<'_> {
         let params = PostParams { field_manager: Some(MANAGER_STATUS.to_owned()), ..PostParams::default() };
         let api = self.rollouts();
         let result = self.call(Call::new("status"), api.replace_status(&name, &params, &object)).await;
-        self.took(result).await?;
-        Ok(true)
+        let Err(error) = self.took(result).await else { return Ok(true) };
+        // A write without an answer may have been done all the same: then what it tells must not be lost.
+        if matches!(error, Error::Deadline { .. })
+            && let Lookup::Found(now) = self.ctx.stores.rollouts.get(&self.namespace, &name)
+            && !differs(now.status.as_ref(), status)
+        {
+            self.rollout = now;
+            self.done.wrote = true;
+            return Ok(true);
+        }
+        Err(error)
     }
 
     async fn meta(&mut self, call: Call, patch: json_patch::Patch) -> Result<(), Error> {
@@ -277,10 +289,16 @@ impl Turn<'_> {
         let api = self.ingresses();
         let patch = Patch::Merge(requests::defuse(uid));
         let params = manager(MANAGER_TRAFFIC);
-        if let Ok(object) = self.call(Call::traffic("defuse_canary"), api.patch(name, &params, &patch)).await {
-            self.put_ingress(&object);
+        let defused = self.call(Call::traffic("defuse_canary"), api.patch(name, &params, &patch)).await;
+        if let Ok(object) = &defused {
+            self.put_ingress(object);
         }
-        self.try_delete(name, uid).await
+        match self.try_delete(name, uid).await {
+            // It gets nothing any more: the rest of the way back does not wait for its end, which is tried again.
+            Err(error) if defused.is_ok() => self.leftover = Some(error),
+            result => return result,
+        }
+        Ok(())
     }
 
     async fn try_delete(&mut self, name: &str, uid: &str) -> Result<(), Error> {

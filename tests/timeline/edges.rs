@@ -424,9 +424,7 @@ fn paused_stops_raises_and_never_going_back() {
     world.edit(|object| object.spec.paused = true);
     world.run(600);
     assert_eq!((world.phase(), world.green_share()), (Phase::Paused, 25));
-    if let Lookup::Found(canary) = &mut world.seen.canary {
-        canary.annotations.insert(names::NGINX_CANARY_WEIGHT.into(), "90".into());
-    }
+    world.set_weight_by("kubectl-edit", "90");
     world.settle();
     assert_eq!(world.green_share(), 25, "drift is repaired");
     world.run(30);
@@ -930,7 +928,6 @@ fn columns_and_colors_show_who_serves() {
     assert_eq!(status.idle_color, Some(Color::Green));
     world.run_to("the buffer", buffering);
     let status = world.status();
-    assert_eq!(status.last_promoted.expect("a promotion").color, Color::Green);
     assert_eq!((status.summary.model.as_str(), status.summary.prompt.as_str()), ("llama@2", "v8"));
 }
 
@@ -961,4 +958,236 @@ fn nothing_is_scaled_back_that_the_attempt_did_not_scale() {
     });
     world.run(1200);
     assert!(!world.log.iter().any(|line| line.contains("scale") && line.ends_with(" 0")), "{:?}", world.log);
+}
+
+#[test]
+fn a_backend_is_put_right_whatever_else_does_not_fit() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1200);
+    assert_eq!((world.phase(), world.replicas(Color::Green)), (Phase::RolledBack, 0));
+    world.seen.others.push(other_ingress("preview", "bot-green"));
+    world.main().paths[0].service = Some("bot-green".into());
+    world.settle();
+    assert_eq!(world.backend(), "bot-blue", "{:?}", world.log.last());
+
+    let mut world = promoted();
+    world.add_second_ingress();
+    world.named("chat").paths[0].service = Some("bot-green".into());
+    world.run(5);
+    world.scale_by("kubectl", Color::Blue, 4);
+    world.seen.others.push(other_ingress("preview", "bot-green"));
+    world.named("chat").paths[0].service = Some("bot-blue".into());
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.status().active_color), ("bot-blue", Some(Color::Blue)));
+}
+
+#[test]
+fn a_switch_by_hand_starts_nothing_although_what_was_left_is_not_known() {
+    let mut world = world();
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.run(60);
+    world.scale_by("kubectl", Color::Green, 4);
+    let prompt = std::mem::replace(&mut world.seen.colors.blue.prompt, Lookup::Unreadable("not watched".into()));
+    world.main().paths[0].service = Some("bot-green".into());
+    world.settle();
+    world.seen.colors.blue.prompt = prompt;
+    world.run(3600);
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::RolledBack));
+    assert!(world.status().attempt.is_none(), "nothing starts by itself");
+    world.deployment(Color::Blue).template_revision = "2".into();
+    world.run_to("a new version starts", |world| world.status().attempt.is_some());
+}
+
+#[test]
+fn a_rollback_that_cannot_be_had_is_refused_and_can_be_asked_for_again() {
+    let mut world = promoted();
+    service(&mut world, Color::Blue).ports[0].number = 8080;
+    world.settle();
+    assert_eq!(world.condition("RollbackReady"), ("False".into(), "PortMismatch".into()));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(10);
+    assert_eq!((world.told(Reason::ActIgnored), world.phase()), (1, Phase::Stable));
+    service(&mut world, Color::Blue).ports[0].number = 80;
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run_to("the end", |world| world.backend() == "bot-blue");
+}
+
+#[test]
+fn a_rollback_works_in_the_middle_of_a_conflict() {
+    let mut world = promoted();
+    for _ in 0..4 {
+        world.main().paths[0].service = Some("bot-blue".into());
+        world.run(5);
+    }
+    assert_eq!(world.condition("Ready").1, "FieldConflict");
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run_to("the end", |world| world.backend() == "bot-blue" && world.replicas(Color::Blue) == 4);
+}
+
+#[test]
+fn a_backend_that_is_switched_before_a_restored_color_answers_is_put_back() {
+    for two in [false, true] {
+        let mut world = promoted();
+        if two {
+            world.add_second_ingress();
+            world.named("chat").paths[0].service = Some("bot-green".into());
+        }
+        world.annotate(names::ANNOTATION_ROLLBACK, "x");
+        world.run(5);
+        world.main().paths[0].service = Some("bot-blue".into());
+        world.settle();
+        assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Restoring));
+        assert_eq!(world.told(Reason::BackendRestored), 1);
+        world.run_to("the end", |world| world.backend() == "bot-blue");
+        assert_eq!(world.attempt().id, 2);
+    }
+}
+
+#[test]
+fn without_shares_a_rollback_that_was_not_recorded_is_not_undone() {
+    let mut world = plain();
+    world.run_to("the stage", in_stage(100));
+    world.set_ready(Color::Blue, 3);
+    world.behavior.green.error_share = 0.5;
+    world.fail_after = Some("switch bot to bot-blue");
+    world.run_to("the rollback", |world| world.log.iter().any(|line| line.contains("FAILED")));
+    world.seen.readings.clear();
+    world.behavior.green.error_share = 0.0;
+    world.run(600);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn the_command_that_a_hold_prints_works() {
+    // approved early, samples still missing when the hold is over
+    let mut world = world();
+    world.edit(|object| object.spec.stages[0].approval = Some(Approval::Required));
+    world.rate = 0.5;
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.run_to("a hold", |world| world.phase() == Phase::Holding);
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.settle();
+    assert!(in_stage(25)(&world), "{}", world.message());
+    // a stage whose weight was edited while it ran
+    let mut world = self::world();
+    world.edit(|object| object.spec.stages[1].approval = Some(Approval::Required));
+    world.run_to("25 %", in_stage(25));
+    world.edit(|object| object.spec.stages[1].weight = 30);
+    world.run_to("the approval", |world| world.phase() == Phase::AwaitingApproval);
+    world.annotate(names::ANNOTATION_APPROVE, "1/2");
+    world.settle();
+    assert!(in_stage(30)(&world), "{}", world.message());
+}
+
+#[test]
+fn a_token_that_is_used_again_is_told() {
+    let mut world = world();
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(60);
+    world.annotate(names::ANNOTATION_RETRY, "t1");
+    world.run_to("the second attempt", |world| world.attempt().id == 2 && in_stage(5)(world));
+    world.annotate(names::ANNOTATION_ROLLBACK, "y");
+    world.run(60);
+    world.annotate(names::ANNOTATION_RETRY, "t1");
+    world.run(60);
+    assert_eq!((world.attempt().id, world.told(Reason::ActIgnored)), (2, 1));
+}
+
+#[test]
+fn a_write_of_ours_that_fails_for_long_is_nobodys_drift() {
+    let mut world = world();
+    world.run_to("5 %", in_stage(5));
+    for _ in 0..6 {
+        world.fail_after = Some("weight Some(25)");
+        world.run_to("the failure", |world| {
+            world.log.last().is_some_and(|line| line.contains("FAILED")) || in_stage(25)(world)
+        });
+        world.now += k8s_openapi::jiff::SignedDuration::from_secs(5);
+    }
+    world.run_to("50 %", in_stage(50));
+    assert_eq!((world.told(Reason::CanaryRestored), world.told(Reason::FieldConflict)), (0, 0));
+    assert!(world.status().drift.is_empty());
+}
+
+#[test]
+fn evidence_of_other_gates_is_void_in_the_buffer_too() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(30);
+    assert!(world.attempt().evidence.iter().any(|evidence| evidence.total > 0));
+    world.edit(|object| object.spec.gates[0].error_rate.as_mut().expect("errors").total = "other".into());
+    let plan = modelrollout::engine::plan(&world.object, &world.seen, world.now);
+    assert!(plan.need.gates.expect("gates").resume.is_empty());
+}
+
+#[test]
+fn an_ingress_that_is_created_anew_in_the_buffer_undoes_no_promotion() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(30);
+    let main = world.seen.ingresses.insert("bot".into(), Lookup::Missing);
+    world.run(20);
+    assert_eq!((world.phase(), world.condition("Progressing").1), (Phase::Holding, "IngressMissing".into()));
+    world.seen.ingresses.insert("bot".into(), main.expect("it was there"));
+    world.main().uid = "another".into();
+    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
+    assert_eq!(world.backend(), "bot-green");
+}
+
+#[test]
+fn a_target_is_scaled_back_once_what_hinders_it_is_over() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(10);
+    world.seen.colors.green.autoscaler = Some("hpa".into());
+    world.run(1200);
+    assert_eq!(world.replicas(Color::Green), 4);
+    world.seen.colors.green.autoscaler = None;
+    world.run(10);
+    assert_eq!(world.replicas(Color::Green), 0);
+}
+
+#[test]
+fn a_foreign_anchor_is_told_and_waited_for() {
+    let mut world = world();
+    world.run_to("100 %", in_stage(100));
+    world.run(30);
+    let mut taken = other_ingress("bot-anchor", "else");
+    taken.owner_uid = None;
+    world.seen.anchor = Lookup::Found(taken);
+    world.run(300);
+    assert_eq!((world.backend().as_str(), world.condition("Progressing").1.as_str()), ("bot-blue", "NameTaken"));
+    assert!(world.message().contains("bot-anchor"), "{}", world.message());
+    world.seen.anchor = Lookup::Missing;
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
+fn a_path_that_no_canary_can_carry_holds_the_raise() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.main().paths[0].path_type = "ImplementationSpecific".into();
+    world.run(200);
+    assert_eq!((world.phase(), world.condition("Progressing").1), (Phase::Holding, "UnsupportedPath".into()));
+    let canary = world.seen.canary.found().expect("a canary");
+    assert_eq!(canary.paths[0].path_type, "Prefix", "it is not copied into ours");
+}
+
+#[test]
+fn a_git_tool_that_sets_the_target_to_zero_is_answered_at_a_pace() {
+    let mut world = world();
+    world.never_ready = true;
+    world.run(5);
+    let before = world.log.len();
+    for _ in 0..40 {
+        world.scale_by("argocd-controller", Color::Green, 0);
+        world.run(3);
+    }
+    let scales = world.log[before..].iter().filter(|line| line.contains("scale bot-green")).count();
+    assert!(scales <= 5, "{scales} in two minutes");
 }

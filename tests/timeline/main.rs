@@ -487,9 +487,7 @@ fn a_changed_and_a_deleted_canary_are_put_back() {
     let mut world = world();
     world.run_to("25 %", in_stage(25));
     world.run(20);
-    if let Lookup::Found(canary) = &mut world.seen.canary {
-        canary.annotations.insert(names::NGINX_CANARY_WEIGHT.into(), "90".into());
-    }
+    world.set_weight_by("kubectl-edit", "90");
     world.settle();
     assert_eq!(world.green_share(), 25);
     world.run(20);

@@ -233,6 +233,13 @@ impl World {
         }
     }
 
+    /// Somebody sets the weight of our canary.
+    pub fn set_weight_by(&mut self, manager: &str, weight: &str) {
+        let Lookup::Found(canary) = &mut self.seen.canary else { panic!("no canary") };
+        canary.annotations.insert(names::NGINX_CANARY_WEIGHT.into(), weight.into());
+        canary.managers.insert(0, manager.into());
+    }
+
     pub fn main(&mut self) -> &mut IngressSeen {
         self.named("bot")
     }
@@ -259,6 +266,7 @@ impl World {
                 continue;
             }
             assert!(plan.notes.is_empty(), "a quiet plan tells nothing: {:?}", plan.notes);
+            assert!(plan.wake.is_none_or(|wake| wake > self.now), "a wake that is past is a busy loop");
             // Only a plan that was carried out is asked for: its intent is on record.
             let key = plan.need.gates.as_ref().map(|need| need.key.clone());
             if asked == Some(key.clone()) {
@@ -456,7 +464,7 @@ impl World {
                 })
                 .collect(),
             tls: want.tls.clone(),
-            managers: vec![],
+            managers: vec![names::MANAGER_TRAFFIC.into()],
         });
         if canary {
             let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));

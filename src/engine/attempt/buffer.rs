@@ -10,7 +10,7 @@ use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
 use crate::engine::judging::Judged;
-use crate::engine::observed::DeploymentSeen;
+use crate::engine::observed::{DeploymentSeen, Lookup};
 use crate::engine::plan::{Action, ServingCheck};
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
@@ -49,6 +49,10 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         return;
     }
     if !clean {
+        return;
+    }
+    if let Lookup::Unreadable(why) = &scene.seen.colors.get(attempt.from).deployment {
+        draft.stand(Phase::Buffering, Reason::Unreadable, format!("the Deployment of {}: {why}", attempt.from));
         return;
     }
     if let Some(old) = goes(scene, attempt, ends.0) {

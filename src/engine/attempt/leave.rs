@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::restore;
 use crate::api::Attempt;
-use crate::api::reasons::{Cause, Step};
+use crate::api::reasons::{Cause, Reason, Step};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::judging::Judged;
 use crate::engine::readiness;
+use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::{self, Backend};
 
@@ -44,7 +45,9 @@ pub fn cause(
 }
 
 fn ingress_lost(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> {
-    for (name, ingress) in &scene.seen.ingresses {
+    // Without a share of traffic there is nothing to take away at once: it is waited for.
+    let shared = scene.rollout.dialect == Dialect::Nginx && matches!(attempt.step, Step::Stage | Step::Promoting);
+    for (name, ingress) in scene.seen.ingresses.iter().filter(|_| shared) {
         let Some(main) = ingress.found() else {
             return Some((Cause::IngressLost, format!("the Ingress {name} was deleted")));
         };
@@ -56,6 +59,21 @@ fn ingress_lost(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> 
         let same = format!("{name}/{}", main.uid);
         if !attempt.ingresses.is_empty() && !attempt.ingresses.contains(&same) {
             return Some((Cause::IngressLost, format!("the Ingress {name} was deleted and created anew")));
+        }
+    }
+    None
+}
+
+/// A named Ingress that is not there, or names neither color: nothing can be done until it is put right.
+pub fn gone_ingress(scene: Scene<'_>) -> Option<(Reason, String)> {
+    for (name, ingress) in &scene.seen.ingresses {
+        let Some(main) = ingress.found() else {
+            return Some((Reason::IngressMissing, format!("the Ingress {name} is missing: create it again")));
+        };
+        if traffic::backend(scene.rollout, [main]) == Backend::Neither {
+            let message =
+                format!("no path of Ingress {name} names either Service: let its backend name the one that serves");
+            return Some((Reason::BackendMismatch, message));
         }
     }
     None

@@ -22,11 +22,11 @@ use super::rollout::Gate;
 use super::time;
 use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
-use crate::api::{Attempt, Color, GateRecord, HistoryEntry};
+use crate::api::{Attempt, Color, GateRecord, HistoryEntry, Promoted};
 
 pub use buffer::{at_target, scale_down};
 pub use rollback::{external_switch, keep_named, what_next};
-pub use stage::hold_ends;
+pub use stage::{current as current_stage, hold_ends};
 
 /// Opens an attempt for `revision` and takes its first step. `restore`: an earlier color gets everything back at once.
 pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, restore: Option<Cause>) {
@@ -43,7 +43,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         revision,
         from_revision: binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)),
         deployment_uid: scene.seen.colors.get(to).deployment.found().map(|deployment| deployment.uid.clone()),
-        ingresses: scene.mains().iter().map(|main| format!("{}/{}", main.name, main.uid)).collect(),
+        ingresses: identities(scene),
         restore,
         step: if restore.is_some() { Step::Restoring } else { Step::Preparing },
         stage_index: 0,
@@ -88,28 +88,26 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     let Some(mut attempt) = draft.open_attempt() else { return };
     draft.need.pods = true;
     draft.need.prompts.extend(Color::BOTH);
-    for (name, ingress) in &scene.seen.ingresses {
-        if let Lookup::Unreadable(why) = ingress {
-            draft.stand(Phase::Holding, Reason::Unreadable, format!("Ingress {name}: {why}"));
-            return;
-        }
-    }
-    if let Lookup::Unreadable(why) = &scene.seen.canary {
-        draft.stand(Phase::Holding, Reason::Unreadable, format!("our canary Ingress: {why}"));
+    if let Some(why) = unreadable(scene) {
+        draft.stand(Phase::Holding, Reason::Unreadable, why);
         return;
     }
     if attempt.restore == Some(Cause::RollbackRequested) && scene.rollout.target == attempt.to {
         // From now on the target says where traffic shall be, and can be turned again.
         attempt.restore = Some(Cause::TargetTurnedBack);
     }
-    if attempt.step == Step::Stage {
-        stage::restart_if_gates_changed(scene, &mut attempt);
-    }
+    stage::restart_if_gates_changed(scene, &mut attempt);
     let judged = judge(scene, draft, &mut attempt);
     if let Some((cause, message)) = leave::cause(scene, draft, &mut attempt, asked, &judged) {
         rollback::go_back(scene, draft, attempt, cause, &message);
         return;
     }
+    if let Some((reason, message)) = leave::gone_ingress(scene) {
+        draft.stand(Phase::Holding, reason, message);
+        draft.status.attempt = Some(attempt);
+        return;
+    }
+    attempt.ingresses = identities(scene);
     if rollback::external(scene, draft, &attempt) {
         return;
     }
@@ -122,6 +120,22 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
         // `leave::cause` repeats the cause of an attempt that goes back, so this is not reached.
         Step::RollingBack => {}
     }
+}
+
+/// What must be known before anything is decided, and cannot be read.
+pub fn unreadable(scene: Scene<'_>) -> Option<String> {
+    let mains = scene.seen.ingresses.iter().map(|(name, ingress)| (name.as_str(), ingress));
+    mains.chain([("canary", &scene.seen.canary), ("anchor", &scene.seen.anchor)]).find_map(|(name, ingress)| {
+        match ingress {
+            Lookup::Unreadable(why) => Some(format!("Ingress {name}: {why}")),
+            _ => None,
+        }
+    })
+}
+
+/// The named Ingresses, each with its uid.
+fn identities(scene: Scene<'_>) -> Vec<String> {
+    scene.mains().iter().map(|main| format!("{}/{}", main.name, main.uid)).collect()
 }
 
 /// Our canary, if it is there and ours.
@@ -173,7 +187,9 @@ fn capacity(scene: Scene<'_>, attempt: &Attempt, weight: i32) -> Result<(), Stri
 /// same objects, or a changed color to go back to.
 fn obstacle(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
     let elder = scene.seen.elder.as_ref().map(|elder| preflight::conflict(elder));
-    let problem = elder.or_else(|| preflight::fit(scene.rollout, scene.seen).err());
+    let problem = elder
+        .or_else(|| preflight::backends(scene.rollout, scene.seen).err())
+        .or_else(|| preflight::fit(scene.rollout, scene.seen).err());
     if let Some(problem) = problem {
         return Some((problem.reason, problem.message));
     }
@@ -244,6 +260,10 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .then(|| time::ceil(time::after(now, rollout.buffer)));
     } else if attempt.restore.is_none() {
         draft.status.failed_revision = None;
+    }
+    if active == attempt.to {
+        let time = time::floor(now);
+        draft.status.last_promoted = Some(Promoted { color: active, revision: attempt.revision.clone(), time });
     }
     let side = rollout.side(attempt.to);
     let gates = draft.gates.as_ref().unwrap_or(&draft.status.gates);

@@ -1,5 +1,7 @@
 //! Before traffic moves: the target is scaled up, becomes ready, and is bound to its model and prompt.
 
+use std::time::Duration;
+
 use super::{capacity, live_dead, obstacle, own, promote, rollback, stage};
 use crate::api::Attempt;
 use crate::api::names::MANAGER_SCALE;
@@ -11,6 +13,9 @@ use crate::engine::readiness;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::nginx;
+
+/// The least time between two scale-ups of a Deployment that somebody else sets back.
+const PACE: Duration = Duration::from_secs(30);
 
 /// Prepares the target, or starts the first stage.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
@@ -54,8 +59,16 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
     }
     // An anchor of an earlier attempt names the canary's Service: while it exists the canary would silently get 0 %.
     if let Some(anchor) = own(scene, &seen.anchor) {
-        draft.actions.push(nginx::remove(anchor, false));
-        let message = "the anchor Ingress of the last attempt is removed first".to_owned();
+        // The controller may still be following the last switch.
+        let ended =
+            draft.status.history.first().map(|last| time::after(last.ended_at.0, seen.settle + Duration::from_secs(1)));
+        match ended.filter(|settled| scene.now < *settled) {
+            Some(settled) => draft.wake_at(settled),
+            None if !anchor.deleting => draft.actions.push(nginx::remove(anchor, false)),
+            None => {}
+        }
+        let keeps = if anchor.deleting { ": a finalizer of somebody keeps it" } else { "" };
+        let message = format!("the Ingress {} of the last attempt is removed first{keeps}", anchor.name);
         return Some((Phase::Preparing, Reason::WaitingForReadiness, message));
     }
     if let Some(message) = live_dead(scene, attempt).filter(|_| !attempt.promote_requested) {
@@ -76,6 +89,15 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     let replicas = |color| scene.seen.colors.get(color).deployment.found();
     let (Some(from), Some(to)) = (replicas(attempt.from), replicas(attempt.to)) else { return };
     let wanted = from.desired.max(to.desired).max(1);
+    // Somebody who keeps setting it back is answered at a pace.
+    let again = to
+        .replicas_written
+        .as_ref()
+        .filter(|written| written.manager != MANAGER_SCALE && written.at > attempt.started_at.0);
+    if let Some(until) = again.map(|written| time::after(written.at, PACE)).filter(|until| scene.now < *until) {
+        draft.wake_at(until);
+        return;
+    }
     if scene.rollout.match_active && scene.autoscaler(attempt.to).is_none() && to.desired < wanted {
         draft.actions.push(Action::Scale {
             deployment: scene.rollout.side(attempt.to).deployment.clone(),

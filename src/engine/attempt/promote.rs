@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Attempt, buffer, capacity, judge, obstacle, own, share};
+use super::{Attempt, buffer, capacity, judge, obstacle, share, window};
+use crate::api::Color;
 use crate::api::reasons::{Phase, Reason, Step};
-use crate::api::{Color, Promoted};
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
+use crate::engine::judging;
 use crate::engine::plan::Action;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
@@ -14,6 +15,12 @@ use crate::engine::traffic::{self, Backend, nginx};
 
 /// Starts the switch: intent first, then the anchor.
 pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
+    if attempt.step == Step::Stage
+        && attempt.share() < 100
+        && let Some(ending) = window(scene, attempt)
+    {
+        attempt.baseline = judging::baseline(scene, attempt, &ending);
+    }
     attempt.step = Step::Promoting;
     let why = match (scene.rollout.dialect, attempt.promote_requested) {
         (_, true) => "the switch was asked for by an act",
@@ -42,7 +49,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
         return;
     }
     // Without the remaining stages the share stays what it is until everything is switched.
-    let in_place = attempt.promote_requested || share::keep(scene, draft, &mut attempt, false);
+    let free = attempt.promote_requested || scene.position() == Backend::Mixed;
+    let in_place = free || share::keep(scene, draft, &mut attempt, false);
     if in_place {
         switch(scene, draft, &attempt);
     }
@@ -124,11 +132,10 @@ pub fn begin_buffer(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) 
     attempt.weight_intended = 100;
     attempt.manual_weight = None;
     attempt.buffer_ends_at = Some(time::ceil(time::after(start.0, scene.rollout.buffer)));
-    attempt.buffer_started_at = Some(start.clone());
+    attempt.buffer_started_at = Some(start);
     attempt.evidence.clear();
     attempt.short_since = None;
     draft.set_active(to);
-    draft.status.last_promoted = Some(Promoted { color: to, revision: attempt.revision.clone(), time: start });
     let kept = format!("{from} is kept for {} and one write goes back to it", time::show(scene.rollout.buffer));
     if attempt.restore.is_some() {
         // What was left does not start again by itself.
@@ -159,8 +166,17 @@ pub fn anchor(scene: Scene<'_>, draft: &mut Draft, colors: &[Color]) -> bool {
     if there.is_some_and(|there| want.matches(there)) {
         return true;
     }
-    if there.is_none() || own(scene, &scene.seen.anchor).is_some_and(|there| !there.deleting) {
-        draft.actions.push(Action::WriteIngress(want));
+    match there {
+        Some(there) if !there.is_owned_by(&scene.rollout.uid) => {
+            let message =
+                format!("the Ingress {} is not ours and has the name that ours needs: delete or rename it", there.name);
+            draft.stand(draft.stand.phase, Reason::NameTaken, message);
+        }
+        Some(there) if there.deleting => {
+            let message = format!("the Ingress {} is being deleted: a finalizer of somebody keeps it", there.name);
+            draft.stand(draft.stand.phase, Reason::WaitingForReadiness, message);
+        }
+        _ => draft.actions.push(Action::WriteIngress(want)),
     }
     false
 }

@@ -10,6 +10,8 @@ use crate::engine::draft::{Draft, Scene};
 use crate::engine::observed::Lookup;
 use crate::engine::preflight;
 use crate::engine::readiness;
+use crate::engine::rest;
+use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::{self, Backend};
 
@@ -26,7 +28,9 @@ pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color,
     };
     let color = last.from;
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
-    preflight::present(scene.rollout, scene.seen, color).map_err(|problem| (problem.reason, problem.message))?;
+    preflight::side(scene.rollout, scene.seen, color)
+        .and_then(|()| preflight::own_names(scene.rollout, scene.seen))
+        .map_err(|problem| (problem.reason, problem.message))?;
     if let Err((reason @ (Reason::PromptMissing | Reason::Unreadable), message)) = binding::prompt(color, side, seen) {
         return Err((reason, message));
     }
@@ -63,6 +67,12 @@ pub fn due(scene: Scene<'_>, draft: &mut Draft, active: Color, asked: &Asked) ->
     possible(scene, draft, active).is_ok().then_some(Cause::TargetTurnedBack)
 }
 
+/// Whether nothing has to be written before the attempt that restores can be opened.
+pub fn at_once(scene: Scene<'_>, active: Color) -> bool {
+    let free = scene.rollout.dialect == Dialect::Plain || scene.seen.canary.is_missing();
+    free && scene.rollout.has_finalizer && scene.position() == Backend::One(active)
+}
+
 /// Opens the attempt that restores the other color.
 pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
     let color = active.other();
@@ -75,21 +85,29 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
 /// Starts the old color, and switches to it when it can carry the traffic.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
     let (from, to) = (attempt.from, attempt.to);
-    if scene.position() == Backend::One(to) {
+    let position = scene.position();
+    let answers = readiness::at_least_known(scene.seen.colors.get(to)).unwrap_or(0) > 0;
+    let mains = scene.mains();
+    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(from));
+    if let Some(changed) = changed.filter(|_| !answers) {
+        // Nobody answers there: whoever switched it was too early.
+        prepare::scale_up(scene, draft, &attempt);
+        rest::write_back(scene, draft, from, changed, &format!("{to}, which has no ready Pod yet"));
+        draft.status.attempt = Some(attempt);
+        return;
+    }
+    if position == Backend::One(to) {
         promote::switched(scene, draft, attempt);
         return;
     }
-    let wait = waits_for(scene, draft, &attempt);
-    match wait {
+    // A switch that is half done is brought to its end.
+    let begun = position == Backend::Mixed;
+    match waits_for(scene, draft, &attempt).filter(|_| !begun) {
         None => {
-            draft.stand(
-                Phase::Restoring,
-                Reason::Restoring,
-                format!("{to} is ready; the backend is switched back to it"),
-            );
-            let mixed = scene.position() == Backend::Mixed;
-            if promote::anchored(scene, draft, from) || mixed {
-                draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), from, true));
+            let message = format!("{to} is ready; the backend is switched back to it");
+            draft.stand(Phase::Restoring, Reason::Restoring, message);
+            if promote::anchored(scene, draft, from) || begun {
+                draft.actions.extend(traffic::switch(scene.rollout, &mains, from, true));
             }
         }
         Some((reason, why)) => {

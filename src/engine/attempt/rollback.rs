@@ -31,7 +31,7 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
     draft.order = Order::TrafficFirst;
     // The gates stay asked for: if the status cannot be written after the traffic, the verdict is there to be repeated.
     let (from, to) = (attempt.from, attempt.to);
-    let moved = !restore::untouched(attempt.step);
+    let moved = !restore::untouched(attempt.step) || switched;
     end(scene, draft, &mut attempt, from, Some((cause, message)));
     if moved {
         attempt.step = Step::RollingBack;
@@ -184,6 +184,8 @@ pub fn external_switch(scene: Scene<'_>, draft: &mut Draft, changed: &IngressSee
 fn carries(scene: Scene<'_>, attempt: &Attempt, color: Color) -> bool {
     let ready = readiness::at_least_known(scene.seen.colors.get(color)).unwrap_or(0);
     // Back to the color that was kept: whoever switches there by hand has a reason.
-    let back = attempt.step == Step::Buffering && color == attempt.from && ready > 0;
+    let switched =
+        attempt.step == Step::Buffering || attempt.step == Step::Stage && scene.rollout.dialect == Dialect::Plain;
+    let back = switched && color == attempt.from && ready > 0;
     back || ready >= readiness::needed(100, attempt.active_replicas)
 }

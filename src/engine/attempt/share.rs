@@ -1,14 +1,21 @@
 //! The target's share of traffic: kept as the stage wants it, whoever changes it.
 
+use std::time::Duration;
+
 use super::{capacity, own};
 use crate::api::Attempt;
+use crate::api::names::MANAGER_TRAFFIC;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
 use crate::engine::plan::Action;
+use crate::engine::preflight;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::nginx;
+
+/// So long after the start of an attempt a canary that is not there may never have been written.
+const FIRST: Duration = Duration::from_mins(10);
 
 /// Puts a changed or deleted canary back. True if it is in place.
 ///
@@ -16,6 +23,10 @@ use crate::engine::traffic::nginx;
 /// change) starts it again, before the write.
 pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering: bool) -> bool {
     if scene.rollout.dialect == Dialect::Plain {
+        return true;
+    }
+    if preflight::backends(scene.rollout, scene.seen).is_err() {
+        // A path that no canary can carry is not copied into ours; the raise is held for it.
         return true;
     }
     let there = scene.seen.canary.found();
@@ -49,7 +60,8 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
         .stage_started_at
         .as_ref()
         .is_none_or(|start| start.0 < intended && time::between(start.0, intended).as_secs() >= 1);
-    if late && !entering && !changed_by_others(scene, draft, attempt, &want.name) {
+    let ours = entering || pending(scene, attempt);
+    if late && !ours && !changed_by_others(scene, draft, attempt, &want.name) {
         return false;
     }
     if late && attempt.step == Step::Stage {
@@ -58,6 +70,16 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
     }
     draft.actions.push(Action::WriteIngress(want));
     false
+}
+
+/// Whether what is there is what we left: then a write of ours is still to come (it failed, or we died before it), or an
+/// Ingress that the canary follows was edited. Nobody has touched it.
+fn pending(scene: Scene<'_>, attempt: &Attempt) -> bool {
+    if let Some(there) = scene.seen.canary.found() {
+        return there.managers.first().is_some_and(|newest| newest == MANAGER_TRAFFIC);
+    }
+    let counted = attempt.evidence.iter().any(|evidence| evidence.color == attempt.to && evidence.total > 0);
+    attempt.stage_index == 0 && !counted && scene.now < time::after(attempt.started_at.0, FIRST)
 }
 
 /// Tells that the canary was changed, and by whom. False while somebody keeps changing it: then it is not written.

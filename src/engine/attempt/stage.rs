@@ -212,12 +212,17 @@ pub fn hold_ends(rollout: &Rollout, attempt: &Attempt) -> Option<Timestamp> {
     Some(time::after(attempt.stage_started_at.as_ref()?.0, stage.hold))
 }
 
-/// Evidence that was judged by other settings is void; the share stays and the clock starts again.
+/// Evidence that was counted or judged by other settings is void, in every step; in a stage the share stays and the clock
+/// starts again.
 pub fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
     let hash = scene.rollout.gates_hash();
-    if attempt.gates_hash.as_deref() != Some(hash.as_str()) {
-        attempt.gates_hash = Some(hash);
-        attempt.evidence.clear();
+    if attempt.gates_hash.is_none() || attempt.gates_hash.as_deref() == Some(hash.as_str()) {
+        return;
+    }
+    attempt.gates_hash = Some(hash);
+    attempt.evidence.clear();
+    attempt.baseline.clear();
+    if attempt.step == Step::Stage {
         attempt.waived_stage = None;
         attempt.stage_started_at = Some(time::ceil(scene.now));
     }
