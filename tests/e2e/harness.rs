@@ -337,7 +337,7 @@ impl Scenario {
 
     fn check(&self, reports: &[Report]) {
         for report in reports {
-            assert!(report.whole > 50, "hardly anything was answered: {}", report.whole);
+            assert!(report.whole > 30, "hardly anything was answered: {}", report.whole);
             assert!(report.failed <= self.may_fail, "{} requests failed", report.failed);
             let broken = (report.cut_streams, report.mismatched_pairs);
             assert_eq!(broken, (0, 0), "cut streams, mismatched pairs");

@@ -1,5 +1,7 @@
 //! Single requests of a user, each on a new connection.
 
+use std::fmt::Write as _;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -26,8 +28,11 @@ pub async fn get(host: &str, path: &str, headers: &[(&str, &str)]) -> Result<Ans
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let address = if address.contains(':') { address.to_owned() } else { format!("{address}:80") };
     let mut stream = TcpStream::connect(&address).await.map_err(|error| format!("{address}: {error}"))?;
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
+    let mut request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        let _ = write!(request, "{name}: {value}\r\n");
+    }
+    request.push_str("\r\n");
     stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.map_err(|error| error.to_string())?;

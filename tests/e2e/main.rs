@@ -35,4 +35,5 @@ mod scenarios_preflight;
 mod scenarios_promotion;
 mod scenarios_restoring;
 mod scenarios_rollback;
+mod scenarios_runbook;
 mod scenarios_users;

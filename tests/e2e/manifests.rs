@@ -154,7 +154,8 @@ impl Setup {
 /// Sets a field of the object that is there already.
 pub fn set(object: &mut Value, pointer: &str, value: Value) {
     let (parent, field) = pointer.rsplit_once('/').unwrap();
-    object.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"))[field] = value;
+    let field = field.replace("~1", "/");
+    object.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"))[field.as_str()] = value;
 }
 
 fn key_of(object: &Value) -> String {

@@ -7,7 +7,8 @@ use modelrollout::api::reasons::{Phase, Reason};
 use serde_json::json;
 
 use crate::harness::{LONG, in_stage, scenario, status_if};
-use crate::manifests::{Setup, pair};
+use crate::looks::run_command_in;
+use crate::manifests::{NAME, Setup, pair};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
@@ -25,7 +26,7 @@ async fn promote_skips_what_is_left_and_wrong_acts_only_tell_the_right_command()
         tokio::time::sleep(Duration::from_secs(1)).await;
         let status = it.stage(20).await;
         assert_eq!(status.phase, Some(Phase::Progressing), "neither did anything");
-        it.run_command_in(&ignored).await;
+        run_command_in(&ignored);
         let status = it.promoted().await;
         let history = it.ingresses.history();
         assert!(!history.iter().any(|line| line.contains("weight 50") || line.contains("weight 100")), "{history:#?}");
@@ -58,7 +59,7 @@ async fn approve_passes_a_stage_that_lacks_nothing_but_samples_and_says_so() {
             let status = it.until("it holds for samples", LONG, holding).await;
             let message = &status.summary.message;
             assert!(message.contains(&format!("modelrollout.dev/approve=1/{number}")), "{message}");
-            it.run_command_in(message).await;
+            run_command_in(message);
         }
         let status = it.promoted().await;
         assert_eq!(status.acts.len(), 2);
@@ -70,6 +71,27 @@ async fn approve_passes_a_stage_that_lacks_nothing_but_samples_and_says_so() {
         );
         it.event_with(Reason::ApprovedWithoutEvidence, "stage 2 of attempt 1").await;
         it.event_with(Reason::BufferEndedUnjudged, "gate errors").await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn promote_before_the_first_stage_switches_as_soon_as_the_target_is_ready() {
+    let setup = Setup::default().stages(&[(20, "5m"), (100, "5m")]).with("/rollback/buffer", json!("2s"));
+    scenario("promote-early", setup.with("/paused", json!(true)), async |it| {
+        it.create_rollout().await;
+        it.until("an attempt", LONG, |object| status_if(object, |status| status.attempt.is_some())).await;
+        it.annotate("modelrollout.dev/promote", "1").await;
+        it.event_with(Reason::PromoteRequested, "when spec.paused is false again").await;
+        it.ready("bot-green", 2).await;
+        it.phase(Phase::Paused).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(it.ingresses.history().len(), 1, "a paused rollout is not promoted");
+        it.patch::<ModelRollout>(NAME, json!({ "spec": { "paused": false } })).await;
+        it.promoted().await;
+        let history = it.ingresses.history();
+        assert!(!history.iter().any(|line| line.contains("canary")), "no shares of traffic: {history:#?}");
     })
     .await;
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use modelrollout::api::ModelRollout;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DeleteParams;
 use modelrollout::api::reasons::{Phase, Reason};
+use modelrollout::api::{ModelRollout, ModelRolloutStatus};
 use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
-use crate::harness::{LONG, Scenario, condition, scenario, status_if};
+use crate::harness::{LONG, SHORT, Scenario, condition, in_stage, scenario, status_if};
 use crate::manifests::{NAME, Setup, pair};
 
 /// What Pods of green read, besides what their own container mounts.
@@ -31,7 +33,7 @@ fn elsewhere() -> Setup {
         .with("/green/promptTemplate/configMapName", json!("gateway-prompt"))
 }
 
-async fn change(it: &Scenario, changes: Value) {
+fn change(it: &Scenario, changes: &Value) {
     let told = kubectl(&it.namespace, &["patch", "deployment", "bot-green", "--type=json", "-p", &changes.to_string()]);
     assert!(told.contains("patched"), "{told}");
 }
@@ -63,34 +65,32 @@ async fn a_prompt_may_be_read_in_any_way_but_must_be_read() {
         let (from, init) = (format!("{POD}/containers/0/envFrom"), format!("{POD}/initContainers/0/envFrom"));
         let env = format!("{POD}/containers/0/env/-");
         let volume = |source: Value| json!([{ "op": "add", "path": format!("{POD}/volumes/-"), "value": source }]);
-        change(it, json!([{ "op": "add", "path": from, "value": [{ "configMapRef": name }] }])).await;
+        change(it, &json!([{ "op": "add", "path": from, "value": [{ "configMapRef": name }] }]));
         bound(it, 1, "True", Reason::Bound).await;
         change(
             it,
-            json!([
+            &json!([
                 { "op": "remove", "path": from },
                 { "op": "add", "path": init, "value": [{ "configMapRef": name }] },
             ]),
-        )
-        .await;
+        );
         bound(it, 2, "True", Reason::Bound).await;
         change(
             it,
-            json!([
+            &json!([
                 { "op": "remove", "path": init },
                 { "op": "add", "path": env, "value": { "name": "TEXT", "valueFrom": { "configMapKeyRef": key } } },
             ]),
-        )
-        .await;
+        );
         bound(it, 3, "True", Reason::Bound).await;
         let count = it.setup.object("Deployment/bot-green", "")["spec"]["template"]["spec"]["containers"][0]["env"]
             .as_array()
             .map_or(0, Vec::len);
-        change(it, json!([{ "op": "remove", "path": format!("{POD}/containers/0/env/{count}") }])).await;
+        change(it, &json!([{ "op": "remove", "path": format!("{POD}/containers/0/env/{count}") }]));
         bound(it, 3, "False", Reason::PromptNotReferenced).await;
-        change(it, volume(json!({ "name": "projected", "projected": { "sources": [{ "configMap": name }] } }))).await;
+        change(it, &volume(json!({ "name": "projected", "projected": { "sources": [{ "configMap": name }] } })));
         bound(it, 4, "True", Reason::Bound).await;
-        change(it, json!([{ "op": "remove", "path": format!("{POD}/volumes/1") }])).await;
+        change(it, &json!([{ "op": "remove", "path": format!("{POD}/volumes/1") }]));
         bound(it, 4, "False", Reason::PromptNotReferenced).await;
         let declared = json!({ "spec": { "green": { "promptTemplate": { "binding": "Declared" } } } });
         it.patch::<ModelRollout>(NAME, declared).await;
@@ -120,7 +120,8 @@ async fn files_may_be_applied_in_any_order() {
     scenario("any-order", setup, async |it| {
         it.create_rollout().await;
         // first the ModelRollout, with a model and a prompt that nobody has seen yet
-        it.condition("Ready", "False", Reason::PromptMissing).await;
+        let missing = |status: &ModelRolloutStatus| condition(status, "Progressing").1 == "PromptMissing";
+        it.until("PromptMissing", SHORT, |object| status_if(object, missing)).await;
         it.put("ConfigMap/prompt-green").await;
         let status = it.condition("Progressing", "False", Reason::TemplateDisagrees).await;
         assert_eq!(status.phase, Some(Phase::Holding));
@@ -140,6 +141,35 @@ async fn files_may_be_applied_in_any_order() {
         assert_eq!((status.attempt.unwrap().id, status.history.len()), (1, 1), "nothing was tried before");
         let report = it.load.as_ref().unwrap().snapshot();
         assert!(report.pair(&pair("green")).is_some_and(|green| green.answers > 50), "with the prompt that is named");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn what_is_taken_away_or_changed_in_a_stage_holds_it_until_it_is_put_back() {
+    let setup = Setup::default().stages(&[(50, "3s"), (100, "1s")]).with("/rollback/buffer", json!("2s"));
+    scenario("put-back", setup, async |it| {
+        it.create_rollout().await;
+        it.stage(50).await;
+        it.api::<ConfigMap>().delete("prompt-green", &DeleteParams::default()).await.unwrap();
+        it.condition("Progressing", "False", Reason::PromptMissing).await;
+        let changed =
+            |value: Value| json!({ "spec": { "template": { "metadata": { "annotations": { "edited": value } } } } });
+        it.patch::<Deployment>("bot-blue", changed(json!("yes"))).await;
+        it.condition("RollbackReady", "False", Reason::RollbackTargetChanged).await;
+        it.put("ConfigMap/prompt-green").await;
+        let status = it.condition("Progressing", "False", Reason::RollbackTargetChanged).await;
+        assert!(status.summary.message.contains("undo that change"), "{}", status.summary.message);
+        // a Deployment that is being scaled cannot be told for a moment: that is no reason to raise anything
+        it.scale_by_hand("bot-blue", 3).await;
+        it.ready("bot-blue", 3).await;
+        let held = |status: &ModelRolloutStatus| in_stage(50)(status) && status.phase == Some(Phase::Holding);
+        it.until("it is held at 50 %", SHORT, |object| status_if(object, held)).await;
+        assert!(!it.ingresses.history().iter().any(|line| line.contains("weight 100")), "it was raised");
+        it.patch::<Deployment>("bot-blue", changed(Value::Null)).await;
+        let status = it.promoted().await;
+        assert_eq!(status.attempt.unwrap().id, 1);
     })
     .await;
 }

@@ -9,7 +9,7 @@ use modelrollout::api::{Color, ModelRollout};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::harness::{LONG, SHORT, Scenario, in_stage, measured, scenario, status_if};
+use crate::harness::{SHORT, Scenario, measured, scenario, status_if};
 use crate::manifests::{NAME, Setup, ingress};
 
 /// Both colors are up.
@@ -56,7 +56,8 @@ async fn a_switch_by_hand_to_a_color_that_can_carry_sticks_in_a_stage() {
         let status = it.phase(Phase::Stable).await;
         assert_eq!(status.attempt.unwrap().id, 1);
         assert_eq!(it.replicas("bot-blue").await, 2, "blue stays up as it is");
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // requests that follow are part of the scenario
+        tokio::time::sleep(Duration::from_secs(2)).await;
     })
     .await;
 }
@@ -84,44 +85,35 @@ fn switches_to(it: &Scenario, service: &str) -> Vec<f64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
 async fn a_switch_to_a_color_that_cannot_carry_is_written_back_but_never_in_a_fight() {
-    let mut setup = warm("green").with("/prepare", json!({ "replicas": "Leave" }));
-    // one of the two Pods that all traffic needs: it answers as long as the wrong color is named
-    setup.green.replicas = 1;
-    scenario("drift", setup.with("/rollback/buffer", json!("1s")), async |it| {
+    let setup = Setup::default().stages(&[(50, "5m"), (100, "1s")]).with("/rollback/buffer", json!("1s"));
+    scenario("drift", setup, async |it| {
         it.create_rollout().await;
         it.stage(50).await;
+        // one of the two Pods that all traffic needs: enough for the stage, and it answers as long as it is named wrongly
+        it.scale_by_hand("bot-green", 1).await;
+        it.ready("bot-green", 1).await;
         it.switch_by_hand(NAME, "bot-green").await;
         it.event_with(Reason::BackendRestored, "kubectl-edit changed the backend of Ingress bot").await;
         it.ingresses.until("it is written back", SHORT, |all| it.all_name(all, "bot-blue")).await;
         assert_eq!(switches_to(it, "bot-blue").len(), 2, "at the start, and by one write");
         let argo = applied_again(it, "bot-green");
-        let told = it.event_with(Reason::FieldConflict, "argocd-controller changed Ingress bot 3 times").await;
-        assert!(told.contains("ignoreDifferences"), "{told}");
-        it.condition_within(SHORT, "Progressing", "False", Reason::FieldConflict).await;
-        // long enough for one more write, too short for two
-        tokio::time::sleep(Duration::from_secs(32)).await;
+        let status = it.condition("Progressing", "False", Reason::FieldConflict).await;
+        let message = &status.summary.message;
+        assert!(message.contains("argocd-controller changed Ingress bot 3 times"), "{message}");
+        it.ingresses.until("one more write", Duration::from_secs(40), |_| switches_to(it, "bot-blue").len() == 4).await;
         argo.abort();
-        it.ingresses.until("the last word", Duration::from_secs(40), |all| it.all_name(all, "bot-blue")).await;
+        let told = it.event_with(Reason::FieldConflict, "argocd-controller").await;
+        assert!(told.contains("ignoreDifferences"), "{told}");
         let writes = switches_to(it, "bot-blue");
-        measured(&format!("drift: written back at {writes:?} s while another program wrote every 3 s"));
-        // the first is that of the test itself
-        let gaps: Vec<_> = writes[1..].windows(2).skip(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(writes.len() <= 6 && gaps.iter().all(|gap| *gap > 28.0), "{writes:?}");
-        let back =
-            |object: &ModelRollout| status_if(object, in_stage(50)).filter(|it| it.phase == Some(Phase::Progressing));
-        let status = it.until("the stage goes on", SHORT, back).await;
-        assert_eq!(status.attempt.unwrap().id, 1);
-        it.scale_by_hand("bot-green", 2).await;
-        it.ready("bot-green", 2).await;
-        it.annotate("modelrollout.dev/promote", "1").await;
-        let kept = |object: &ModelRollout| {
-            status_if(object, |status| status.phase == Some(Phase::Buffering))
-                .filter(|status| status.summary.message.contains("stays up meanwhile"))
-        };
-        let status = it.until("the buffer is over and blue stays", LONG, kept).await;
-        assert!(status.summary.message.contains("argocd-controller"), "{}", status.summary.message);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(it.replicas("bot-blue").await, 2, "nothing is scaled down while a conflict lasts");
+        measured(&format!("drift: written back at {:?} s while another program wrote every 3 s", &writes[1..]));
+        assert!(writes[3] - writes[2] > 28.0, "not before 30 s are over: {writes:?}");
+        it.ingresses.until("the last word", Duration::from_secs(40), |all| it.all_name(all, "bot-blue")).await;
+        it.annotate("modelrollout.dev/rollback", "somebody writes our Ingress").await;
+        it.rolled_back().await;
+        // well beyond the time that green's streams are given
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(it.replicas("bot-green").await, 1, "nothing is scaled down while a conflict lasts");
+        assert!(it.writes().iter().filter(|write| *write == "switch_backend").count() <= 4, "{:?}", it.writes());
     })
     .await;
 }

@@ -160,3 +160,42 @@ async fn a_canary_that_is_changed_or_deleted_by_hand_is_put_back() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn a_rollout_that_is_deleted_in_the_buffer_leaves_all_traffic_on_green() {
+    let setup = Setup::default().stages(&[(100, "1s")]).with("/rollback/buffer", json!("60s"));
+    scenario("deleted-buffer", setup, async |it| {
+        it.create_rollout().await;
+        it.phase(Phase::Buffering).await;
+        it.api::<ModelRollout>().delete(NAME, &DeleteParams::default()).await.unwrap();
+        it.rollouts.gone(SHORT).await;
+        let one = |all: &std::collections::BTreeMap<String, crate::history::IngressState>| all.len() == 1;
+        it.ingresses.until("only the Ingress of the users is left", SHORT, one).await;
+        assert_eq!(it.ingresses.now()[NAME].services, ["bot-green"]);
+        // requests that follow the deletion are part of the scenario
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(it.replicas("bot-blue").await, 2, "a deletion scales nothing");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn a_target_that_is_turned_back_in_a_stage_and_again_is_tried_again() {
+    scenario("turned-twice", held(), async |it| {
+        it.create_rollout().await;
+        it.stage(50).await;
+        it.patch::<ModelRollout>(NAME, json!({ "spec": { "target": "blue" } })).await;
+        it.at_rest("bot-blue").await;
+        let status = it.phase(Phase::Stable).await;
+        assert_eq!(status.history[0].cause, Some(Cause::TargetTurnedBack));
+        it.patch::<ModelRollout>(NAME, json!({ "spec": { "target": "green" } })).await;
+        let again = |status: &ModelRolloutStatus| {
+            in_stage(50)(status) && status.attempt.as_ref().is_some_and(|attempt| attempt.id == 2)
+        };
+        it.until("a second attempt", LONG, |object| status_if(object, again)).await;
+        it.stage(50).await;
+    })
+    .await;
+}

@@ -51,3 +51,26 @@ async fn a_pause_keeps_the_stage_takes_a_share_by_hand_and_still_goes_back() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn a_pause_in_the_buffer_keeps_the_old_color_up() {
+    let setup = Setup::default().stages(&[(100, "1s")]).with("/rollback/buffer", json!("3s"));
+    scenario("paused-buffer", setup, async |it| {
+        it.create_rollout().await;
+        it.phase(Phase::Buffering).await;
+        it.patch::<ModelRollout>(NAME, json!({ "spec": { "paused": true } })).await;
+        let kept = |object: &ModelRollout| {
+            status_if(object, |status| {
+                status.phase == Some(Phase::Paused) && status.summary.message.contains("blue up")
+            })
+        };
+        it.until("the buffer is over and blue stays", LONG, kept).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(it.replicas("bot-blue").await, 2);
+        it.condition("RollbackReady", "True", Reason::Buffered).await;
+        it.patch::<ModelRollout>(NAME, json!({ "spec": { "paused": false } })).await;
+        it.promoted().await;
+    })
+    .await;
+}

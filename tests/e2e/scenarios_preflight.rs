@@ -87,17 +87,13 @@ async fn a_standby_that_is_missing_does_not_disturb_the_color_that_serves() {
     setup.without = vec!["Deployment/bot-green", "Service/bot-green"];
     scenario("no-standby", setup, async |it| {
         it.create_rollout().await;
-        for (kind, name) in [("Deployment", "Deployment/bot-green"), ("Service", "Service/bot-green")] {
-            let missing = |object: &ModelRollout| {
-                let told = status_if(object, |status| condition(status, "Preflight").1 == "StandbyMissing")?;
-                Scenario::told(&told, "Preflight").contains(&format!("the {kind} bot-green")).then_some(told)
-            };
-            let status = it.until(&format!("StandbyMissing of the {kind}"), SHORT, missing).await;
-            assert_eq!(status.phase, Some(Phase::Stable));
-            assert_eq!(condition(&status, "Ready").0, "True", "blue serves, as the target wants");
-            it.nothing_written().await;
-            it.put(name).await;
-        }
+        let status = it.condition("Preflight", "False", Reason::StandbyMissing).await;
+        assert!(Scenario::told(&status, "Preflight").contains("the Deployment bot-green"), "{status:?}");
+        assert_eq!(status.phase, Some(Phase::Stable));
+        assert_eq!(condition(&status, "Ready").0, "True", "blue serves, as the target wants");
+        it.nothing_written().await;
+        it.put("Deployment/bot-green").await;
+        it.put("Service/bot-green").await;
         let fine = |object: &ModelRollout| status_if(object, |status| condition(status, "Preflight").0 == "True");
         it.until("all is well", SHORT, fine).await;
         it.nothing_written().await;

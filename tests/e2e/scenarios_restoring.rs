@@ -75,6 +75,7 @@ async fn a_target_that_is_set_back_after_the_buffer_restores_the_old_color_witho
         it.patch::<ModelRollout>(NAME, json!({ "spec": { "target": "blue" } })).await;
         let asked = Instant::now();
         it.phase(Phase::Restoring).await;
+        it.kill_and_start_again().await;
         restored(it, asked).await;
         let status = it.until("the end of attempt 2", LONG, ended(2)).await;
         assert_eq!(status.history[0].cause, Some(Cause::TargetTurnedBack));

@@ -51,8 +51,9 @@ async fn named_users_get_the_target_first_and_go_back_with_it() {
         it.annotate("modelrollout.dev/approve", "1/1").await;
         it.stage(50).await;
         let load = it.load.as_ref().unwrap();
+        let since = Instant::now();
         eventually("both answer the others", LONG, async || {
-            let seen = load.answers_since(Instant::now() - Duration::from_secs(1));
+            let seen = load.sent_since(since);
             if seen.len() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
         })
         .await;
