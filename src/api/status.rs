@@ -182,6 +182,10 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub from_revision: Option<String>,
+    /// Hash of what `from` was, by content: it stays what it was when a change is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub from_content: Option<String>,
     /// Uid of `to`'s Deployment when it began: only that one is ever scaled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]

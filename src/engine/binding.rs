@@ -86,6 +86,20 @@ pub fn template(color: Color, seen: &ColorSeen) -> Option<String> {
     observed.then(|| format!("{color}/{uid}/{template_revision}"))
 }
 
+/// What a color is by content: Deployment, Pod template, model, prompt. Unlike the revision it is the same again when a change
+/// was undone. It may differ after an upgrade of the API server, so it never says that something changed.
+pub fn content(side: &Side, seen: &ColorSeen) -> Option<String> {
+    let DeploymentSeen { uid, template_hash, .. } = seen.deployment.found()?;
+    let prompt = match (&side.prompt, &seen.prompt) {
+        (None, _) => String::new(),
+        (Some(prompt), Lookup::Found(found)) => format!("{}@{}", prompt.config_map, found.hash),
+        (Some(_), _) => return None,
+    };
+    let mut hash = Sha256::new();
+    hash.update(format!("{uid}\0{template_hash}\0{}\0{prompt}", side.model));
+    (!template_hash.is_empty()).then(|| hex(&hash.finalize(), 8))
+}
+
 /// What a color is, in one short text: Deployment and its template revision, model, prompt and the prompt's content.
 /// Replicas are no part of it. `None` while any of it cannot be told.
 pub fn revision(color: Color, side: &Side, seen: &ColorSeen) -> Option<String> {

@@ -20,6 +20,9 @@ pub enum Lookup<T> {
     Unreadable(String),
 }
 
+/// Why something that is watched only when it is needed cannot be told in the first moment: no news, and soon over.
+pub const NOT_YET: &str = "it is not read yet";
+
 impl<T> Lookup<T> {
     /// The object, if it is there.
     pub fn found(&self) -> Option<&T> {
@@ -99,6 +102,8 @@ pub struct ColorSeen {
 pub struct DeploymentSeen {
     /// Its uid: a deleted and re-created Deployment is another one.
     pub uid: String,
+    /// Hash of its Pod template: tells that a change was undone, which `template_revision` counts as one more.
+    pub template_hash: String,
     /// For preconditions.
     pub resource_version: String,
     /// Moves with every change of its spec, scaling included.

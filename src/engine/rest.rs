@@ -1,11 +1,13 @@
 //! No attempt is open: clean up after the last one, follow what others did, and start an attempt if one is due.
 
+use std::time::Duration;
+
 use super::acts::Asked;
 use super::attempt::{self, restore};
 use super::binding;
 use super::draft::{Draft, Scene};
 use super::drift;
-use super::observed::{IngressSeen, Lookup};
+use super::observed::{IngressSeen, Lookup, NOT_YET, Written};
 use super::plan::{Action, Order};
 use super::preflight::{self, Problem};
 use super::readiness;
@@ -50,8 +52,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
     preflight::fit(scene.rollout, scene.seen)?;
     preflight::own_names(scene.rollout, scene.seen)?;
     draft.need.prompts.extend(Color::BOTH);
-    start_if_due(scene, draft, active, clean);
-    Ok(())
+    start_if_due(scene, draft, active, clean)
 }
 
 /// The color that stands by may be missing while the target serves: it matters only to the next rollout.
@@ -144,9 +145,12 @@ fn contested(scene: Scene<'_>, last: &Attempt) -> Option<String> {
     let deployment = scene.seen.colors.get(last.from).deployment.found()?;
     let ours = scene.rollout.scale_to_zero && scene.autoscaler(last.from).is_none();
     (ours && deployment.desired > 0).then(|| {
-        let who = deployment.replicas_written.as_ref().map_or("somebody", |written| written.manager.as_str());
+        // A write through the scale subresource leaves no trace of who it was.
+        let after = |written: &&Written| last.ended_at.as_ref().is_some_and(|ended| written.at >= ended.0);
+        let who = deployment.replicas_written.as_ref().filter(after);
+        let who = who.map_or(String::new(), |written| format!(" (set by {})", written.manager));
         format!(
-            "{} carries all traffic, as spec.target wants; {} has {} replicas although its rollback buffer is over (set by {who}): scale it to 0, or set spec.rollback.afterBuffer to Leave",
+            "{} carries all traffic, as spec.target wants; {} has {} replicas although its rollback buffer is over{who}: scale it to 0, or set spec.rollback.afterBuffer to Leave",
             last.to, last.from, deployment.desired
         )
     })
@@ -204,7 +208,7 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
 }
 
 /// Opens an attempt if the target is another color and its revision was not rolled back.
-fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool) {
+fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool) -> Result<(), Problem> {
     let target = scene.rollout.target;
     let (side, seen) = (scene.rollout.side(target), scene.seen.colors.get(target));
     let Some(revision) = binding::revision(target, side, seen) else {
@@ -212,13 +216,12 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         if !missing && draft.status.failed_revision.is_some() {
             // Not read yet, or just scaled: what was rolled back is still that until the contrary is seen.
             rolled_back(scene, draft, active);
-            return;
+            return Ok(());
         }
         let (reason, message) = binding::prompt(target, side, seen).err().unwrap_or_else(|| {
             (Reason::WaitingForReadiness, format!("the Deployment {} is not observed yet", side.deployment))
         });
-        draft.stand(Phase::Preparing, reason, message);
-        return;
+        return waits(scene, draft, reason, message);
     };
     if draft.status.failed_revision == Some(binding::unknown(target)) {
         draft.status.failed_revision = Some(revision.clone());
@@ -228,17 +231,28 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         if clean && scene.rollout.has_finalizer {
             draft.actions.push(Action::RemoveFinalizer);
         }
-        return;
+        return Ok(());
     }
     // What disagrees is waited for before anything is scaled: so the order in which files are applied does not matter.
     if let Err((reason, message)) = attempt::bound(scene, target).and_then(|()| old_prompt(scene, active)) {
-        draft.stand(Phase::Holding, reason, message);
-        return;
+        return waits(scene, draft, reason, message);
     }
     draft.stand(Phase::Preparing, Reason::AttemptStarted, format!("an attempt to move to {target} begins"));
     if ready_to_open(scene, draft, active) {
         attempt::open(scene, draft, active, revision, None);
     }
+    Ok(())
+}
+
+/// Says what an attempt waits for before it begins. A watch that has just begun is no news: it is looked at again soon.
+fn waits(scene: Scene<'_>, draft: &mut Draft, reason: Reason, message: String) -> Result<(), Problem> {
+    if reason == Reason::Unreadable && message.ends_with(NOT_YET) {
+        draft.wake_at(time::after(scene.now, Duration::from_secs(5)));
+        return Err(Problem { reason, message });
+    }
+    let phase = if reason == Reason::WaitingForReadiness { Phase::Preparing } else { Phase::Holding };
+    draft.stand(phase, reason, message);
+    Ok(())
 }
 
 /// A color whose prompt is gone cannot start a Pod any more: nobody should leave it with the hope to come back.

@@ -107,9 +107,10 @@ fn tls(object: &Ingress) -> Vec<TlsSeen> {
         .collect()
 }
 
-/// Field managers of an object, newest write first, each once.
+/// Field managers of an object, newest write first, each once. Who writes only its status has changed nothing of it.
 fn managers(meta: &ObjectMeta) -> Vec<String> {
-    let mut entries: Vec<_> = meta.managed_fields.iter().flatten().collect();
+    let all = meta.managed_fields.iter().flatten();
+    let mut entries: Vec<_> = all.filter(|entry| entry.subresource.as_deref() != Some("status")).collect();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.time.as_ref().map(|time| time.0)));
     let mut names: Vec<String> = Vec::new();
     for name in entries.iter().filter_map(|entry| entry.manager.as_ref()) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, PodTemplateSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ManagedFieldsEntry, ObjectMeta};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use sha2::{Digest as _, Sha256};
 
 use super::convert::annotation;
 use crate::api::names::{
@@ -30,6 +31,7 @@ impl From<&Deployment> for DeploymentSeen {
         let pod = spec.and_then(|spec| spec.template.spec.as_ref());
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
+            template_hash: spec.map(|spec| template_hash(&spec.template)).unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             generation: meta.generation.unwrap_or(0),
             observed_generation: status.and_then(|status| status.observed_generation).unwrap_or(0),
@@ -48,6 +50,12 @@ impl From<&Deployment> for DeploymentSeen {
             replicas_written: written(meta),
         }
     }
+}
+
+fn template_hash(template: &PodTemplateSpec) -> String {
+    let bytes = serde_json::to_vec(template).unwrap_or_default();
+    let digits = Sha256::digest(&bytes).iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
+    format!("{digits:016x}")
 }
 
 /// ConfigMaps that the Pods of a template read.

@@ -3,19 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use kube::runtime::watcher::Config;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::convert::{PodSeen, ready_targets};
 use super::stores::{Put, Store, Stores};
 use super::triggers::{Key, Triggers};
 use super::watches::{Change, feed, stream};
 use crate::api::{Color, ModelRollout};
-use crate::engine::observed::{Lookup, PodsSeen, PromptSeen};
+use crate::engine::observed::{Lookup, NOT_YET, PodsSeen, PromptSeen};
 use crate::engine::plan::Need;
 use crate::ops::metrics::Metrics;
 
@@ -25,6 +27,9 @@ const WATCH_SECONDS: u32 = 30;
 const PROMPT_WATCH_SECONDS: u32 = 290;
 /// How many reasons of Pods that are not ready are told.
 const REASONS: usize = 3;
+
+/// So long a watch may take to its first list before that is worth telling.
+const YOUNG: Duration = Duration::from_secs(4);
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +55,7 @@ type Readers = Arc<Mutex<BTreeSet<Key>>>;
 struct Running {
     readers: Readers,
     facts: Facts,
+    since: Instant,
     task: JoinHandle<()>,
 }
 
@@ -147,7 +153,7 @@ impl Dynamic {
             metrics: Arc::clone(&self.metrics),
         };
         let task = tokio::spawn(watch.run(facts.clone()));
-        Running { readers, facts, task }
+        Running { readers, facts, since: Instant::now(), task }
     }
 
     fn facts(&self, namespace: &str, what: What) -> Option<Facts> {
@@ -185,13 +191,23 @@ impl Dynamic {
     /// The prompt in the ConfigMap `name`.
     pub fn prompt(&self, namespace: &str, name: &str) -> Lookup<PromptSeen> {
         let Some(Facts::Prompt(store)) = self.facts(namespace, What::Prompt(name.to_owned())) else {
-            return Lookup::Unreadable("the ConfigMap is not watched".to_owned());
+            return Lookup::Unreadable(NOT_YET.to_owned());
         };
         match store.get(namespace, name) {
             Lookup::Found(prompt) => Lookup::Found(PromptSeen::clone(&prompt)),
             Lookup::Missing => Lookup::Missing,
-            Lookup::Unreadable(why) => Lookup::Unreadable(why),
+            Lookup::Unreadable(_) if self.is_young(namespace, name) => Lookup::Unreadable(NOT_YET.to_owned()),
+            Lookup::Unreadable(_) => Lookup::Unreadable(
+                "it cannot be read: the operator's log says why (a missing right, or an API server that does not answer)"
+                    .to_owned(),
+            ),
         }
+    }
+
+    /// Whether the watch of a prompt has just begun.
+    fn is_young(&self, namespace: &str, name: &str) -> bool {
+        let target = Target { namespace: namespace.to_owned(), what: What::Prompt(name.to_owned()) };
+        lock(&self.running).get(&target).is_none_or(|one| one.since.elapsed() < YOUNG)
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource as _};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use crate::api::decision::{DECISION_VERSION, Decision, DecisionKind};
@@ -140,6 +141,12 @@ fn log(decision: &Decision) {
     );
 }
 
+/// Events are folded by reason and action, whatever they say: what says something else is another action.
+fn fingerprint(message: &str) -> String {
+    let digest = Sha256::digest(message.as_bytes());
+    digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Publisher {
     /// Publishes one after the other, until every queue is gone.
     pub async fn run(mut self) {
@@ -148,7 +155,7 @@ impl Publisher {
                 type_: if note.warning { EventType::Warning } else { EventType::Normal },
                 reason: note.reason.as_str().to_owned(),
                 note: Some(note.message.chars().take(MESSAGE).collect()),
-                action: note.action,
+                action: format!("{}.{}", note.action, fingerprint(&note.message)),
                 secondary: None,
             };
             let result = match tokio::time::timeout(DEADLINE, self.recorder.publish(&event, &about)).await {

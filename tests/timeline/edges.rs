@@ -50,6 +50,14 @@ fn foreign_canary() -> IngressSeen {
     canary
 }
 
+/// A new template; `content` tells it from others.
+fn change_template(world: &mut World, color: Color, content: u32) {
+    let deployment = world.deployment(color);
+    let counted: u32 = deployment.template_revision.parse().expect("a number");
+    deployment.template_revision = (counted + 1).to_string();
+    deployment.template_hash = format!("t{content}");
+}
+
 fn service(world: &mut World, color: Color) -> &mut ServiceSeen {
     match &mut color_mut(&mut world.seen.colors, color).service {
         Lookup::Found(service) => service,
@@ -597,7 +605,7 @@ fn a_restored_color_can_be_left_again_in_its_buffer() {
 fn what_changed_since_it_was_left_is_not_restored_but_rolled_out() {
     type Case = (&'static str, Change);
     let cases: [Case; 4] = [
-        ("RollbackTargetChanged", |world| world.deployment(Color::Blue).template_revision = "2".into()),
+        ("RollbackTargetChanged", |world| change_template(world, Color::Blue, 2)),
         ("RollbackTargetChanged", |world| {
             world.seen.colors.blue.prompt = Lookup::Found(PromptSeen { hash: "edited".into() });
         }),
@@ -661,7 +669,7 @@ fn rollback_ready_is_true_to_the_minute() {
 fn a_changed_color_to_go_back_to_holds_the_raise() {
     type Case = (&'static str, Change);
     let cases: [Case; 3] = [
-        ("RollbackTargetChanged", |world| world.deployment(Color::Blue).template_revision = "2".into()),
+        ("RollbackTargetChanged", |world| change_template(world, Color::Blue, 2)),
         ("RollbackTargetChanged", |world| world.deployment(Color::Blue).uid = "created anew".into()),
         ("PromptMissing", |world| world.seen.colors.blue.prompt = Lookup::Missing),
     ];
@@ -1190,4 +1198,41 @@ fn a_git_tool_that_sets_the_target_to_zero_is_answered_at_a_pace() {
     }
     let scales = world.log[before..].iter().filter(|line| line.contains("scale bot-green")).count();
     assert!(scales <= 5, "{scales} in two minutes");
+}
+
+#[test]
+fn a_change_of_the_old_color_that_is_undone_holds_no_longer() {
+    let mut world = world();
+    world.run_to("50 %", in_stage(50));
+    change_template(&mut world, Color::Blue, 2);
+    world.run(200);
+    assert_eq!(world.condition("Progressing").1, "RollbackTargetChanged");
+    // somebody merely scales it: what is not observed is not unchanged
+    world.deployment(Color::Blue).generation += 1;
+    world.run(60);
+    assert!(in_stage(50)(&world), "{}", world.message());
+    world.deployment(Color::Blue).observed_generation += 1;
+    world.run(20);
+    assert!(in_stage(50)(&world));
+    change_template(&mut world, Color::Blue, 1);
+    world.run_to("the raise", in_stage(75));
+
+    let mut world = promoted();
+    change_template(&mut world, Color::Blue, 2);
+    world.settle();
+    assert_eq!(world.condition("RollbackReady"), ("False".into(), "RollbackTargetChanged".into()));
+    change_template(&mut world, Color::Blue, 1);
+    world.settle();
+    assert_eq!(world.condition("RollbackReady"), ("True".into(), "ColdStart".into()));
+}
+
+#[test]
+fn a_watch_that_has_just_begun_is_no_news_but_one_that_never_answers_is() {
+    let mut world = world();
+    world.seen.colors.green.prompt = Lookup::Unreadable(NOT_YET.into());
+    world.run(4);
+    assert_eq!(world.writes, 0, "{:?}", world.log);
+    world.seen.colors.green.prompt = Lookup::Unreadable("a right is missing".into());
+    world.run(10);
+    assert_eq!((world.phase(), world.condition("Ready").1), (Phase::Holding, "Unreadable".into()));
 }

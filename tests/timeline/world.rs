@@ -73,6 +73,7 @@ impl World {
                 generation: 1,
                 observed_generation: 1,
                 template_revision: "1".into(),
+                template_hash: "t1".into(),
                 desired: replicas,
                 total: replicas,
                 updated: replicas,

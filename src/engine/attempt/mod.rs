@@ -15,10 +15,10 @@ use super::acts::Asked;
 use super::binding;
 use super::draft::{Draft, Scene};
 use super::judging::{self, Judged, Window};
-use super::observed::{IngressSeen, Lookup};
+use super::observed::{ColorSeen, IngressSeen, Lookup};
 use super::preflight;
 use super::readiness;
-use super::rollout::Gate;
+use super::rollout::{Gate, Side};
 use super::time;
 use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
@@ -42,6 +42,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         to,
         revision,
         from_revision: binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)),
+        from_content: binding::content(scene.rollout.side(from), scene.seen.colors.get(from)),
         deployment_uid: scene.seen.colors.get(to).deployment.found().map(|deployment| deployment.uid.clone()),
         ingresses: identities(scene),
         restore,
@@ -193,7 +194,18 @@ fn obstacle(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
     if let Some(problem) = problem {
         return Some((problem.reason, problem.message));
     }
-    bound(scene, attempt.to).err().or_else(|| old_changed(scene, attempt))
+    bound(scene, attempt.to).err().or_else(|| old_changed(scene, attempt)).or_else(|| unobserved(scene, attempt))
+}
+
+/// What cannot be told is not unchanged: a Deployment that its controller has not looked at yet holds the raise.
+fn unobserved(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
+    let known = |color| binding::revision(color, scene.rollout.side(color), scene.seen.colors.get(color)).is_some();
+    let unknown = Color::BOTH.into_iter().find(|color| {
+        let matters = *color == attempt.to || attempt.from_revision.is_some();
+        matters && !known(*color)
+    })?;
+    let deployment = &scene.rollout.side(unknown).deployment;
+    Some((Reason::WaitingForReadiness, format!("the Deployment {deployment} of {unknown} is not observed yet")))
 }
 
 /// Whether the color that a rollback goes to is still what served before.
@@ -205,12 +217,17 @@ pub fn old_changed(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, Strin
         return Some((Reason::PromptMissing, message));
     }
     let (then, now) = (attempt.from_revision.as_ref()?, binding::revision(color, side, seen)?);
-    (*then != now).then(|| {
+    (*then != now && !same_content(attempt, side, seen)).then(|| {
         let message = format!(
             "the Deployment, model or prompt of {color} changed (revision {now} instead of {then}), so a rollback would not go back to what served before: undo that change, or set spec.target to {color}"
         );
         (Reason::RollbackTargetChanged, message)
     })
+}
+
+/// Whether the color that was left is by content what it was: a change was undone.
+pub fn same_content(attempt: &Attempt, side: &Side, seen: &ColorSeen) -> bool {
+    attempt.from_content.is_some() && attempt.from_content == binding::content(side, seen)
 }
 
 /// Whether the live color answers nobody while the target could.

@@ -125,7 +125,7 @@ pub fn hint(scene: Scene<'_>, attempt: &Attempt) -> String {
         None => {
             let written =
                 scene.seen.colors.get(attempt.to).deployment.found().and_then(|it| it.replicas_written.as_ref());
-            let other = written.filter(|written| written.manager != MANAGER_SCALE);
+            let other = written.filter(|written| written.manager != MANAGER_SCALE && written.at > attempt.started_at.0);
             other.map(|written| format!("; {} set its replicas", written.manager)).unwrap_or_default()
         }
     }

@@ -1,7 +1,7 @@
 //! Back to a color that is no longer kept: its Pods are started, and when they can carry the traffic it is switched back in
 //! one step, without stages. Only to what was left by the last promotion, unchanged; anything else is a new rollout.
 
-use super::{bound, open as open_attempt, prepare, promote};
+use super::{bound, open as open_attempt, prepare, promote, same_content};
 use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::acts::Asked;
@@ -38,7 +38,7 @@ pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color,
         return Err((Reason::Unreadable, format!("the Deployment {} is not observed yet", side.deployment)));
     };
     match &last.from_revision {
-        Some(then) if *then == now => Ok(color),
+        Some(then) if *then == now || same_content(last, side, seen) => Ok(color),
         Some(then) => Err((
             Reason::RollbackTargetChanged,
             format!(

@@ -120,7 +120,7 @@ fn follow_manual_weight(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attem
 fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: &Judged) {
     let Some(stage) = current(scene.rollout, attempt) else { return };
     let place = place(scene, attempt);
-    if let Some(message) = drift::lasting(draft, scene.now) {
+    if let Some(message) = drift::lasting(draft, scene.now).filter(|_| !attempt.promote_requested) {
         return draft.stand(Phase::Holding, Reason::FieldConflict, format!("{place}: {message}"));
     }
     let mut wait = |phase, reason, why: &str| draft.stand(phase, reason, format!("{place}: {why}"));
