@@ -23,6 +23,9 @@ mod harness;
 #[path = "../../tests/e2e/history.rs"]
 mod history;
 #[allow(dead_code)]
+#[path = "../../tests/e2e/http.rs"]
+mod http;
+#[allow(dead_code)]
 #[path = "../../tests/e2e/manifests.rs"]
 mod manifests;
 #[allow(dead_code)]

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempt::{current_stage, hold_ends, restore};
 use super::draft::{Draft, Scene};
 use super::judging::{reason_of, waivable};
+use super::observed::NOT_YET;
 use super::plan::Action;
 use super::readiness;
 use super::time;
@@ -52,9 +53,7 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
         let Some(act) = annotation.strip_prefix(&prefix) else { continue };
         let attempt = draft.status.attempt.as_ref().map_or(0, |attempt| attempt.id);
         let remove = Action::RemoveAct { annotation: annotation.clone(), value: value.clone() };
-        // An approval says itself whether it is in force already.
-        let again = annotation != ANNOTATION_APPROVE && recorded(&draft.stored.acts, act, value, attempt, scene.now);
-        if again {
+        if carried_out(scene, draft, annotation, act, value, attempt) {
             draft.after.push(remove);
             continue;
         }
@@ -68,9 +67,26 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
         if !matches!(effect, Effect::Later) {
             draft.after.push(remove);
         }
+        // What restores the old color is on record under the attempt that it opens.
+        let attempt = attempt + i64::from(annotation == ANNOTATION_ROLLBACK && asked.restore);
         record(scene, draft, act, value, attempt, effect);
     }
     asked
+}
+
+/// Whether the act is on record and only its removal is still to come. An approval says itself whether it is in force.
+fn carried_out(scene: Scene<'_>, draft: &Draft, annotation: &str, act: &str, value: &str, attempt: i64) -> bool {
+    let acts = &draft.stored.acts;
+    match annotation {
+        ANNOTATION_APPROVE => false,
+        // It opens another attempt.
+        ANNOTATION_RETRY => acts.iter().any(|past| recorded(acts, act, value, past.attempt, scene.now)),
+        _ => {
+            let restoring = draft.open_attempt().is_some_and(|attempt| attempt.step == Step::Restoring);
+            let since = if restoring { Timestamp::MIN } else { scene.now };
+            recorded(acts, act, value, attempt, since)
+        }
+    }
 }
 
 fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64, now: Timestamp) -> bool {
@@ -114,6 +130,9 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
     }
     let wanted = format!("{}/{number}", attempt.id);
     if value.trim() != wanted {
+        if recorded(&draft.stored.acts, "approve", value, attempt.id, scene.now) {
+            return Effect::InForce;
+        }
         let command = approve_command(scene, &attempt);
         return Effect::Ignored(format!("this is stage {number} of attempt {}: to approve it, {command}", attempt.id));
     }
@@ -208,7 +227,7 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
                 clip(value, LONGEST)
             ))
         }
-        Err((Reason::Unreadable, _)) if restore::candidate(draft, active).is_some() => Effect::Later,
+        Err((Reason::Unreadable, why)) if why.ends_with(NOT_YET) => Effect::Later,
         Err((_, why)) => Effect::Ignored(why),
     }
 }

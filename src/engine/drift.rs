@@ -17,11 +17,10 @@ const MEMORY: Duration = Duration::from_mins(10);
 /// The least time between two writes while somebody keeps changing the field.
 const PACE: Duration = Duration::from_secs(30);
 /// So many writes in [`MEMORY`] are a conflict.
-pub const CONFLICT: usize = 3;
+const CONFLICT: usize = 3;
 
-/// Asks to write a field of `ingress` back, and puts the write on record. Gives how many there were in [`MEMORY`], this one
-/// included. `Err`: not yet, with a sentence for people.
-pub fn write_back(plan: &mut Draft, now: Timestamp, ingress: &str, manager: &str) -> Result<usize, String> {
+/// Asks to write a field of `ingress` back, and puts the write on record. `Err`: not yet, with a sentence for people.
+pub fn write_back(plan: &mut Draft, now: Timestamp, ingress: &str, manager: &str) -> Result<(), String> {
     let place = plan.status.drift.iter().position(|past| past.ingress == ingress);
     let mut drift = place.map_or_else(
         || Drift { ingress: ingress.to_owned(), manager: String::new(), times: Vec::new() },
@@ -43,7 +42,7 @@ pub fn write_back(plan: &mut Draft, now: Timestamp, ingress: &str, manager: &str
             let message = format!("{what}; from now on it is written back at most every 30 s");
             plan.warn(Reason::FieldConflict, format!("Conflict{ingress}"), message);
         }
-        Ok(number)
+        Ok(())
     };
     plan.status.drift.insert(0, drift);
     plan.status.drift.truncate(10);

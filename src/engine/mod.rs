@@ -64,7 +64,12 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
     } else {
         rest::run(scene, draft, &asked).err()
     };
-    if problem.as_ref().is_some_and(|problem| problem.reason == Reason::Unreadable) {
+    let repairs = |action: &plan::Action| {
+        matches!(action, plan::Action::DeleteIngress { .. } | plan::Action::SwitchBackend { .. })
+    };
+    let unreadable = problem.as_ref().is_some_and(|problem| problem.reason == Reason::Unreadable);
+    let problem = problem.filter(|_| !unreadable || !draft.actions.iter().any(repairs));
+    if unreadable && problem.is_some() {
         // What could not be read is no finding: say and do nothing until it can be.
         draft.status = draft.stored.clone();
         draft.actions.clear();
@@ -82,10 +87,7 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
     if problem.is_some() && !at_target(scene, draft) {
         // What does not fit together gets no write.
         // A backend that somebody changed is put right all the same: at rest nothing else switches one.
-        let wanted = |action: &plan::Action| {
-            matches!(action, plan::Action::DeleteIngress { .. } | plan::Action::SwitchBackend { .. })
-        };
-        draft.actions.retain(wanted);
+        draft.actions.retain(repairs);
     }
     report::template(scene, draft);
     // While an attempt is open what does not fit holds the raises; the attempt says so itself.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::observed::{IngressSeen, PortSeen, TlsSeen};
+use super::observed::{IngressSeen, PathSeen, PortSeen, TlsSeen};
 use crate::api::reasons::Reason;
 use crate::api::{Color, Evidence, ModelRolloutStatus};
 
@@ -132,6 +132,26 @@ pub struct IngressWant {
 }
 
 impl IngressWant {
+    /// The same with the paths that `seen` has.
+    #[must_use]
+    pub fn with_paths_of(self, seen: &IngressSeen) -> Self {
+        let path = |path: &PathSeen| {
+            Some(PathWant {
+                host: path.host.clone(),
+                path: path.path.clone(),
+                path_type: path.path_type.clone(),
+                service: path.service.clone()?,
+                port: path.port.clone()?,
+            })
+        };
+        Self {
+            paths: seen.paths.iter().filter_map(path).collect(),
+            tls: seen.tls.clone(),
+            class: seen.class.clone(),
+            ..self
+        }
+    }
+
     /// Whether `seen` is just that.
     pub fn matches(&self, seen: &IngressSeen) -> bool {
         self.class == seen.class

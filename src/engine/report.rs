@@ -4,6 +4,7 @@ use super::attempt::{self, restore};
 use super::binding;
 use super::conditions::{Conditions, Truth};
 use super::draft::{Draft, Scene};
+use super::observed::NOT_YET;
 use super::preflight::{self, Problem};
 use super::readiness;
 use crate::api::names::ANNOTATION_ROLLBACK;
@@ -259,7 +260,9 @@ fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
                 out.set(kind, Truth::Unknown, Reason::NothingToRollBackTo, message);
             }
             // A watch that has just begun is no news.
-            Some(Err((Reason::Unreadable, _))) | None => out.keep(kind),
+            None => out.keep(kind),
+            Some(Err((Reason::Unreadable, message))) if message.ends_with(NOT_YET) => out.keep(kind),
+            Some(Err((Reason::Unreadable, message))) => out.set(kind, Truth::Unknown, Reason::Unreadable, message),
             Some(Err((reason, message))) => out.set(kind, Truth::False, reason, message),
         },
     }
@@ -330,8 +333,20 @@ fn at_rest(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<(Reason, St
             format!("{color} is still up; one switch goes back to it when its Pods are seen to be ready: {command}");
         return Ok((Reason::StillUp, message));
     }
+    if let Some(who) = scaled_by_others(scene, color) {
+        let message = format!(
+            "{color} has {old} of {needed} replicas, and {who}: give it its Pods, then one switch goes back to it: {command}"
+        );
+        return if old > 0 { Ok((Reason::StillUp, message)) } else { Err((Reason::OldColorDown, message)) };
+    }
     let message = format!(
         "{color} is what it was when it was left; its Pods are started first ({old} of {needed} replicas now), then one switch goes back to it: {command}"
     );
     Ok((Reason::ColdStart, message))
+}
+
+/// Who gives a color its Pods, if it is not us.
+fn scaled_by_others(scene: Scene<'_>, color: Color) -> Option<String> {
+    let autoscaler = scene.autoscaler(color).map(|name| format!("HorizontalPodAutoscaler {name} sets them"));
+    autoscaler.or_else(|| (!scene.rollout.match_active).then(|| "spec.prepare.replicas is Leave".to_owned()))
 }

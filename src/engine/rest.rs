@@ -20,19 +20,18 @@ use crate::api::{Attempt, Color};
 /// Decides what to do while no attempt is open.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
-    let backend = preflight::backends(scene.rollout, scene.seen)?;
-    let active = match (draft.status.active_color, backend) {
-        (Some(active), backend) => follow(scene, draft, active, backend),
+    // Traffic on a color without Pods is put right before anything else is found fault with.
+    let known = draft.status.active_color.map(|active| follow(scene, draft, active));
+    let active = match (known, preflight::backends(scene.rollout, scene.seen)?) {
+        (Some(active), _) => active,
         (None, Backend::One(serving)) => adopt(scene, draft, serving),
         (None, _) => return Err(preflight::ambiguous(scene.rollout)),
     };
     if restore::candidate(draft, active).is_some() {
         // Whether one can go back hangs on the other color's prompt.
-        draft.need.prompts.insert(active.other());
+        draft.need.prompts.extend(Color::BOTH);
     }
     let target = scene.rollout.target;
-    preflight::present(scene.rollout, scene.seen, active)?;
-    drain(scene, draft, active);
     if let Some(cause) = restore::due(scene, draft, active, asked) {
         draft.stand(Phase::Preparing, Reason::Restoring, format!("{} is about to be restored", active.other()));
         if ready_to_open(scene, draft, active) {
@@ -40,6 +39,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
         }
         return Ok(());
     }
+    preflight::present(scene.rollout, scene.seen, active)?;
+    drain(scene, draft, active);
     if active == target {
         // Setting the target back is how a person says that the failure was seen.
         draft.status.failed_revision = None;
@@ -77,14 +78,12 @@ fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {
 /// that a switch by hand at night sticks; to one that cannot, it is written back at once.
 ///
 /// Of several Ingresses one changed by hand is enough: the others follow it, so that one model and prompt serve all of them.
-fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) -> Color {
-    if backend == Backend::One(active) {
-        return active;
-    }
+fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
     let other = active.other();
     let mains = scene.mains();
-    let Some(changed) = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(active))
-    else {
+    let names = |main: &IngressSeen| traffic::backend(scene.rollout, [main]);
+    let changed = |main: &&&IngressSeen| names(main) == Backend::Mixed || names(main) == Backend::One(other);
+    let Some(changed) = mains.iter().find(changed) else {
         return active;
     };
     draft.order = Order::TrafficFirst;
@@ -106,9 +105,9 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color, backend: Backend) 
 pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, what: &str) {
     let manager = drift::manager(changed).to_owned();
     match drift::write_back(draft, scene.now, &changed.name, &manager) {
-        Ok(number) => {
-            // Traffic first, unless this is a fight: then none of its rounds may be forgotten.
-            draft.order = if number < drift::CONFLICT { Order::TrafficFirst } else { Order::StatusFirst };
+        Ok(()) => {
+            // A write that fails is not on record, and so is tried again at once.
+            draft.order = Order::TrafficFirst;
             draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), to.other(), false));
             let message = format!(
                 "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}. If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name",
@@ -248,6 +247,7 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
 fn waits(scene: Scene<'_>, draft: &mut Draft, reason: Reason, message: String) -> Result<(), Problem> {
     if reason == Reason::Unreadable && message.ends_with(NOT_YET) {
         draft.wake_at(time::after(scene.now, Duration::from_secs(5)));
+        draft.stand(Phase::Preparing, reason, message.clone());
         return Err(Problem { reason, message });
     }
     let phase = if reason == Reason::WaitingForReadiness { Phase::Preparing } else { Phase::Holding };

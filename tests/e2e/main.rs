@@ -33,6 +33,7 @@ mod scenarios_paused;
 mod scenarios_plain;
 mod scenarios_preflight;
 mod scenarios_promotion;
+mod scenarios_record;
 mod scenarios_restoring;
 mod scenarios_rollback;
 mod scenarios_runbook;

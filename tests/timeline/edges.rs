@@ -797,6 +797,23 @@ fn a_color_with_an_autoscaler_is_never_scaled_by_us() {
 }
 
 #[test]
+fn rollback_ready_says_who_has_to_start_the_old_color_if_it_is_not_us() {
+    let mut world = promoted();
+    world.seen.colors.blue.autoscaler = Some("blue-hpa".into());
+    world.settle();
+    assert_eq!(world.condition("RollbackReady"), ("False".into(), "OldColorDown".into()));
+    assert!(messages(&world, "RollbackReady").contains("blue-hpa"));
+    world.scale_by("hpa", Color::Blue, 1);
+    world.settle();
+    assert_eq!(world.condition("RollbackReady"), ("True".into(), "StillUp".into()));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(300);
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Restoring), "one Pod cannot carry it");
+    world.scale_by("hpa", Color::Blue, 4);
+    world.run_to("the end", |world| world.backend() == "bot-blue");
+}
+
+#[test]
 fn a_scale_down_that_somebody_undoes_is_told_once_and_not_fought() {
     let mut world = promoted();
     world.scale_by("argocd-controller", Color::Blue, 2);
@@ -1235,4 +1252,84 @@ fn a_watch_that_has_just_begun_is_no_news_but_one_that_never_answers_is() {
     world.seen.colors.green.prompt = Lookup::Unreadable("a right is missing".into());
     world.run(10);
     assert_eq!((world.phase(), world.condition("Ready").1), (Phase::Holding, "Unreadable".into()));
+}
+
+#[test]
+fn a_live_color_whose_deployment_is_gone_can_be_left() {
+    // at rest
+    let mut world = promoted();
+    world.seen.colors.green.deployment = Lookup::Missing;
+    world.seen.colors.green.pods = Lookup::Missing;
+    world.seen.colors.green.endpoints = Lookup::Found(0);
+    world.annotate(names::ANNOTATION_ROLLBACK, "somebody deleted it");
+    world.run_to("blue serves", |world| world.backend() == "bot-blue");
+    assert_eq!(world.replicas(Color::Blue), 4, "as many as the color that is gone had");
+    // in a stage
+    let mut world = self::world();
+    world.run_to("25 %", in_stage(25));
+    world.seen.colors.blue.deployment = Lookup::Missing;
+    world.seen.colors.blue.pods = Lookup::Missing;
+    world.seen.colors.blue.endpoints = Lookup::Found(0);
+    world.run(100);
+    assert_eq!(world.condition("Progressing").1, "LiveNotReady");
+    world.annotate(names::ANNOTATION_PROMOTE, "1");
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
+fn traffic_on_a_dead_color_is_put_right_although_an_ingress_is_broken_too() {
+    let mut world = promoted();
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.main().paths[0].path_type = "ImplementationSpecific".into();
+    world.settle();
+    assert_eq!(world.backend(), "bot-green");
+    let mut world = self::world();
+    world.add_second_ingress();
+    world.never_ready = true;
+    world.run(5);
+    world.seen.ingresses.insert("chat".into(), Lookup::Missing);
+    world.main().paths[0].service = Some("bot-green".into());
+    world.settle();
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn a_share_is_lowered_by_hand_whatever_path_no_canary_can_carry() {
+    let mut world = world();
+    world.run_to("50 %", in_stage(50));
+    world.main().paths[0].path_type = "ImplementationSpecific".into();
+    world.edit(|object| {
+        object.spec.paused = true;
+        object.spec.manual_weight = Some(0);
+    });
+    world.settle();
+    assert_eq!(world.green_share(), 0);
+    assert_eq!(world.seen.canary.found().expect("a canary").paths[0].path_type, "Prefix");
+}
+
+#[test]
+fn a_webhook_that_changes_our_canary_is_a_conflict_and_no_busy_loop() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    let before = world.writes;
+    for _ in 0..40 {
+        if let Lookup::Found(canary) = &mut world.seen.canary {
+            canary.annotations.insert("nginx.ingress.kubernetes.io/added".into(), "true".into());
+        }
+        world.run(1);
+    }
+    assert!(world.writes - before < 20, "{} writes in 40 s", world.writes - before);
+    assert_eq!(world.condition("Progressing").1, "FieldConflict");
+}
+
+#[test]
+fn what_a_restore_left_stays_left_although_it_was_not_known() {
+    let mut world = promoted();
+    let prompt = std::mem::replace(&mut world.seen.colors.green.prompt, Lookup::Missing);
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run_to("blue serves", |world| world.backend() == "bot-blue");
+    world.run(1200);
+    world.seen.colors.green.prompt = prompt;
+    world.run(600);
+    assert_eq!((world.backend().as_str(), world.attempt().id), ("bot-blue", 2));
 }

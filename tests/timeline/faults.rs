@@ -81,3 +81,8 @@ fn restoring_survives_a_fault_at_every_write() {
         world.restores = true;
     });
 }
+
+#[test]
+fn restoring_by_an_act_survives_a_fault_at_every_write() {
+    every_fault(|world| world.restores_by_act = true);
+}

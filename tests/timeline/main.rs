@@ -576,8 +576,8 @@ fn at_rest_nothing_is_written_for_ten_hours() {
     for _ in 0..600 {
         world.now += k8s_openapi::jiff::SignedDuration::from_secs(60);
         let plan = world.settle();
-        // one watch of the prompt that a rollback would need, so that `RollbackReady` is true at all times
-        let need = modelrollout::engine::plan::Need { prompts: [Color::Blue].into(), ..Default::default() };
+        // the prompts are watched, so that `RollbackReady` is true at all times
+        let need = modelrollout::engine::plan::Need { prompts: Color::BOTH.into(), ..Default::default() };
         assert_eq!((plan.wake, plan.need), (None, need));
     }
     assert_eq!(world.writes, writes);

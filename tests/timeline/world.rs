@@ -38,6 +38,8 @@ pub struct World {
     pub breaks_in_buffer: bool,
     /// The target is set back when the buffer is over.
     pub restores: bool,
+    /// The act `rollback` is set once when the buffer is over.
+    pub restores_by_act: bool,
     /// Named users send a tenth of all requests.
     pub named_users: bool,
     pub log: Vec<String>,
@@ -120,6 +122,7 @@ impl World {
             never_ready: false,
             breaks_in_buffer: false,
             restores: false,
+            restores_by_act: false,
             named_users: false,
             log: vec![],
             notes: vec![],
@@ -325,6 +328,10 @@ impl World {
         let over = self.status().phase == Some(Phase::Stable) && self.replicas(Color::Blue) == 0;
         if self.restores && over && self.object.spec.target == Color::Green {
             self.edit(|object| object.spec.target = Color::Blue);
+        }
+        if self.restores_by_act && over {
+            self.restores_by_act = false;
+            self.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
         }
     }
 

@@ -20,6 +20,7 @@ use super::preflight;
 use super::readiness;
 use super::rollout::{Gate, Side};
 use super::time;
+use super::traffic::Backend;
 use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry, Promoted};
@@ -59,7 +60,11 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         evidence: Vec::new(),
         baseline: Vec::new(),
         replicas_before: draining.unwrap_or_else(|| replicas(to)),
-        active_replicas: replicas(from),
+        // A live color whose Deployment is gone had as many as the last attempt saw.
+        active_replicas: match &scene.seen.colors.get(from).deployment {
+            Lookup::Found(deployment) => deployment.desired,
+            _ => past.map_or(1, |past| past.active_replicas),
+        },
         short_since: None,
         buffer_started_at: None,
         buffer_ends_at: None,
@@ -103,15 +108,17 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
         rollback::go_back(scene, draft, attempt, cause, &message);
         return;
     }
+    if scene.position() != Backend::Neither && rollback::external(scene, draft, &attempt) {
+        return;
+    }
     if let Some((reason, message)) = leave::gone_ingress(scene) {
-        draft.stand(Phase::Holding, reason, message);
+        if attempt.step != Step::Restoring || !restore::too_early(scene, draft, &attempt) {
+            draft.stand(Phase::Holding, reason, message);
+        }
         draft.status.attempt = Some(attempt);
         return;
     }
     attempt.ingresses = identities(scene);
-    if rollback::external(scene, draft, &attempt) {
-        return;
-    }
     match attempt.step {
         Step::Preparing => prepare::run(scene, draft, attempt),
         Step::Stage => stage::run(scene, draft, attempt, &judged),
@@ -188,6 +195,13 @@ fn capacity(scene: Scene<'_>, attempt: &Attempt, weight: i32) -> Result<(), Stri
 /// same objects, or a changed color to go back to.
 fn obstacle(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
     let elder = scene.seen.elder.as_ref().map(|elder| preflight::conflict(elder));
+    if attempt.promote_requested && readiness::at_least_known(scene.seen.colors.get(attempt.from)) == Some(0) {
+        // The way out when the live color is dead does not hang on what is wrong with it.
+        let fits = preflight::backends(scene.rollout, scene.seen)
+            .and_then(|_| preflight::side(scene.rollout, scene.seen, attempt.to));
+        let problem = elder.or_else(|| fits.err()).map(|problem| (problem.reason, problem.message));
+        return problem.or_else(|| bound(scene, attempt.to).err());
+    }
     let problem = elder
         .or_else(|| preflight::backends(scene.rollout, scene.seen).err())
         .or_else(|| preflight::fit(scene.rollout, scene.seen).err());

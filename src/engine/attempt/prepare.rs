@@ -87,8 +87,9 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
 /// Scales the target up to the active color's replicas, if that is ours to do.
 pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     let replicas = |color| scene.seen.colors.get(color).deployment.found();
-    let (Some(from), Some(to)) = (replicas(attempt.from), replicas(attempt.to)) else { return };
-    let wanted = from.desired.max(to.desired).max(1);
+    let Some(to) = replicas(attempt.to) else { return };
+    let active = replicas(attempt.from).map_or(attempt.active_replicas, |from| from.desired);
+    let wanted = active.max(to.desired).max(1);
     // Somebody who keeps setting it back is answered at a pace.
     let again = to
         .replicas_written

@@ -142,7 +142,8 @@ pub fn begin_buffer(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) 
         draft.status.failed_revision = attempt
             .from_revision
             .clone()
-            .or_else(|| binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)));
+            .or_else(|| binding::revision(from, scene.rollout.side(from), scene.seen.colors.get(from)))
+            .or_else(|| Some(binding::unknown(from)));
         draft.warn(
             Reason::Restored,
             format!("RestoredAttempt{}", attempt.id),

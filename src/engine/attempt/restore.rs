@@ -7,7 +7,7 @@ use crate::api::{Attempt, Color};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::Lookup;
+use crate::engine::observed::{IngressSeen, Lookup, NOT_YET};
 use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::rest;
@@ -35,7 +35,7 @@ pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color,
         return Err((reason, message));
     }
     let Some(now) = binding::revision(color, side, seen) else {
-        return Err((Reason::Unreadable, format!("the Deployment {} is not observed yet", side.deployment)));
+        return Err((Reason::Unreadable, format!("Deployment {}: {NOT_YET}", side.deployment)));
     };
     match &last.from_revision {
         Some(then) if *then == now || same_content(last, side, seen) => Ok(color),
@@ -86,13 +86,9 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
 pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     let position = scene.position();
-    let answers = readiness::at_least_known(scene.seen.colors.get(to)).unwrap_or(0) > 0;
     let mains = scene.mains();
-    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(from));
-    if let Some(changed) = changed.filter(|_| !answers) {
-        // Nobody answers there: whoever switched it was too early.
+    if too_early(scene, draft, &attempt) {
         prepare::scale_up(scene, draft, &attempt);
-        rest::write_back(scene, draft, from, changed, &format!("{to}, which has no ready Pod yet"));
         draft.status.attempt = Some(attempt);
         return;
     }
@@ -123,6 +119,19 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
         }
     }
     draft.status.attempt = Some(attempt);
+}
+
+/// Writes a backend back that somebody switched to the color that is being started, before anybody answers there.
+pub fn too_early(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
+    let answers = readiness::at_least_known(scene.seen.colors.get(attempt.to)).unwrap_or(0) > 0;
+    let mains = scene.mains();
+    let switched = |main: &&&IngressSeen| {
+        matches!(traffic::backend(scene.rollout, [**main]), Backend::Mixed)
+            || traffic::backend(scene.rollout, [**main]) == Backend::One(attempt.to)
+    };
+    let Some(changed) = mains.iter().find(switched).filter(|_| !answers) else { return false };
+    rest::write_back(scene, draft, attempt.from, changed, &format!("{}, which has no ready Pod yet", attempt.to));
+    true
 }
 
 /// What the switch back waits for.

@@ -142,6 +142,7 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
     }
     let mains = scene.mains();
     let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(expected));
+    draft.status.attempt = Some(attempt.clone());
     if let Some(changed) = changed {
         rest::write_back(scene, draft, expected, changed, &format!("{other}, whose Pods cannot carry the traffic"));
     }

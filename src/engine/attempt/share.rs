@@ -14,7 +14,7 @@ use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::nginx;
 
-/// So long after the start of an attempt a canary that is not there may never have been written.
+/// So long after the target had to be ready a canary that is not there may never have been written.
 const FIRST: Duration = Duration::from_mins(10);
 
 /// Puts a changed or deleted canary back. True if it is in place.
@@ -25,14 +25,17 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
     if scene.rollout.dialect == Dialect::Plain {
         return true;
     }
-    if preflight::backends(scene.rollout, scene.seen).is_err() {
-        // A path that no canary can carry is not copied into ours; the raise is held for it.
-        return true;
-    }
     let there = scene.seen.canary.found();
     let users = scene.rollout.users_at(usize::try_from(attempt.stage_index).unwrap_or(0));
     let share = nginx::Share { to: attempt.to, weight: attempt.share(), users: users.as_ref() };
     let want = nginx::canary(scene.rollout, &scene.mains(), there, share);
+    // A path that no canary can carry is not copied into ours: the raise is held for it, and only a lower share is written.
+    let want = if preflight::backends(scene.rollout, scene.seen).is_ok() {
+        want
+    } else {
+        let Some(there) = there.filter(|there| nginx::weight(there) >= attempt.share()) else { return true };
+        want.with_paths_of(there)
+    };
     if there.is_some_and(|there| want.matches(there)) {
         return true;
     }
@@ -76,10 +79,14 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
 /// Ingress that the canary follows was edited. Nobody has touched it.
 fn pending(scene: Scene<'_>, attempt: &Attempt) -> bool {
     if let Some(there) = scene.seen.canary.found() {
-        return there.managers.first().is_some_and(|newest| newest == MANAGER_TRAFFIC);
+        // With the right weight our write has landed: what else differs was changed by others.
+        let ours = there.managers.first().is_some_and(|newest| newest == MANAGER_TRAFFIC);
+        return ours && nginx::weight(there) != attempt.share();
     }
     let counted = attempt.evidence.iter().any(|evidence| evidence.color == attempt.to && evidence.total > 0);
-    attempt.stage_index == 0 && !counted && scene.now < time::after(attempt.started_at.0, FIRST)
+    attempt.stage_index == 0
+        && !counted
+        && scene.now < time::after(attempt.started_at.0, scene.rollout.progress_deadline + FIRST)
 }
 
 /// Tells that the canary was changed, and by whom. False while somebody keeps changing it: then it is not written.
