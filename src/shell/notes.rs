@@ -144,7 +144,7 @@ fn log(decision: &Decision) {
 /// Events are folded by reason and action, whatever they say: what says something else is another action.
 fn fingerprint(message: &str) -> String {
     let digest = Sha256::digest(message.as_bytes());
-    digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect()
+    crate::engine::rollout::hex(&digest, 3)
 }
 
 impl Publisher {

@@ -36,7 +36,9 @@ async fn the_whole_rollout_can_be_told_from_the_record() {
         let reasons = |attempt| of(attempt).map(|one| one.reason).collect::<Vec<_>>();
         let has = |attempt, wanted: &[Reason]| {
             let mut left = wanted.iter().peekable();
-            reasons(attempt).iter().for_each(|reason| drop(left.next_if(|next| *next == reason)));
+            for reason in &reasons(attempt) {
+                left.next_if(|next| *next == reason);
+            }
             assert!(left.peek().is_none(), "{wanted:?} in this order among {:?}", reasons(attempt));
         };
         has(1, &[Reason::AttemptStarted, Reason::StageStarted, Reason::ActApplied, Reason::RolledBack]);
@@ -44,7 +46,7 @@ async fn the_whole_rollout_can_be_told_from_the_record() {
         has(2, &[Reason::StageStarted, Reason::StageStarted, Reason::Switching, Reason::Promoted, Reason::Completed]);
         // who, when, to what and why: the record says what status.history says
         for entry in &status.history {
-            let last = of(entry.attempt).last().expect("a decision");
+            let last = of(entry.attempt).next_back().expect("a decision");
             assert_eq!(last.revision.as_ref(), Some(&entry.revision));
             assert_eq!((last.from, last.to), (Some(entry.from), Some(entry.to)));
             assert_eq!(last.model.as_ref(), Some(&entry.model));
