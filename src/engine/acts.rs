@@ -205,6 +205,14 @@ fn promote(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
 }
 
 fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> Effect {
+    if let Some(attempt) = draft.open_attempt().filter(|attempt| attempt.restore.is_some()) {
+        // The second of two people who were paged must not send traffic forward again.
+        let (from, to) = (attempt.from, attempt.to);
+        return Effect::Ignored(format!(
+            "attempt {} goes back to {to} already; to have {from} again, set spec.target to {to} and then to {from}",
+            attempt.id
+        ));
+    }
     if draft.open_attempt().is_some() {
         asked.rollback = Some(clip(value, LONGEST));
         return Effect::Done("traffic goes back".to_owned());
@@ -216,7 +224,7 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
         return Effect::Done(format!("the backend names {} already", active.other()));
     }
     match restore::possible(scene, draft, active) {
-        Ok(_) if !restore::at_once(scene, active) => {
+        Ok(_) if !restore::at_once(scene) => {
             asked.restore = true;
             Effect::Later
         }

@@ -46,7 +46,10 @@ pub fn prompt(color: Color, side: &Side, seen: &ColorSeen) -> Bound {
         Lookup::Missing => {
             return Err((
                 Reason::PromptMissing,
-                format!("create the ConfigMap {} that spec.{color} names", prompt.config_map),
+                format!(
+                    "create the ConfigMap {} that spec.{color}.promptTemplate.configMapName names, or correct the name",
+                    prompt.config_map
+                ),
             ));
         }
         Lookup::Found(_) => {}

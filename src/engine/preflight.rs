@@ -27,7 +27,10 @@ pub fn present(rollout: &Rollout, seen: &Observed, color: Color) -> Result<(), P
     match &facts.deployment {
         Lookup::Found(_) => {}
         Lookup::Missing => {
-            let message = format!("create the Deployment {} that spec.{color}.deploymentName names", side.deployment);
+            let message = format!(
+                "create the Deployment {} that spec.{color}.deploymentName names, or correct the name",
+                side.deployment
+            );
             return problem(Reason::DeploymentMissing, message);
         }
         Lookup::Unreadable(why) => {
@@ -37,7 +40,8 @@ pub fn present(rollout: &Rollout, seen: &Observed, color: Color) -> Result<(), P
     match &facts.service {
         Lookup::Found(_) => Ok(()),
         Lookup::Missing => {
-            let message = format!("create the Service {} that spec.{color}.serviceName names", side.service);
+            let message =
+                format!("create the Service {} that spec.{color}.serviceName names, or correct the name", side.service);
             problem(Reason::ServiceMissing, message)
         }
         Lookup::Unreadable(why) => problem(Reason::Unreadable, format!("Service {}: {why}", side.service)),
@@ -166,7 +170,8 @@ pub fn backends(rollout: &Rollout, seen: &Observed) -> Result<Backend, Problem> 
             Some(Lookup::Found(main)) => mains.push(main),
             Some(Lookup::Unreadable(why)) => return problem(Reason::Unreadable, format!("Ingress {name}: {why}")),
             Some(Lookup::Missing) | None => {
-                let message = format!("create the Ingress {name} that spec.traffic.ingress.names names");
+                let message =
+                    format!("create the Ingress {name} that spec.traffic.ingress.names names, or correct the name");
                 return problem(Reason::IngressMissing, message);
             }
         }
@@ -233,7 +238,7 @@ pub fn advice(rollout: &Rollout, seen: &Observed) -> Vec<Problem> {
 }
 
 /// Answers of a model stream for minutes: less than this between preStop and the end of the grace period cuts them.
-const STREAM_SECONDS: i64 = 60;
+const STREAM_SECONDS: i64 = 45;
 
 fn advice_on(rollout: &Rollout, facts: &ColorSeen, color: Color) -> Vec<Problem> {
     let name = &rollout.side(color).deployment;
@@ -269,7 +274,7 @@ fn advice_on(rollout: &Rollout, facts: &ColorSeen, color: Color) -> Vec<Problem>
         add(
             Reason::ShutdownTooShort,
             format!(
-                "the Pods of Deployment {name} have {left} s to end their streams (terminationGracePeriodSeconds less the preStop sleep): raise the grace period above your longest answer"
+                "the Pods of Deployment {name} have {left} s to end their streams (terminationGracePeriodSeconds less the preStop sleep): raise the grace period above your longest answer, at least to {STREAM_SECONDS} s"
             ),
         );
     }

@@ -274,6 +274,10 @@ fn rollback(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
             let message = format!("attempt {}: {cause}", attempt.id);
             out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, message);
         }
+        None if draft.open_attempt().is_some_and(|it| it.restore.is_some() && it.step == Step::Buffering) => {
+            let message = format!("traffic is back: {}", draft.stand.message);
+            out.set(ConditionType::RolledBack, Truth::True, Reason::Restored, message);
+        }
         None if draft.stand.phase == Phase::RolledBack => {
             out.set(ConditionType::RolledBack, Truth::True, Reason::RolledBack, draft.stand.message.clone());
         }
@@ -316,10 +320,12 @@ fn while_open(scene: Scene<'_>, draft: &Draft, attempt: &Attempt) -> (Truth, Rea
     } else {
         String::new()
     };
-    let message = format!(
-        "one write for each Ingress goes back to {from}{until}: set spec.target to {from}, or run: {}{few}",
-        scene.command(ANNOTATION_ROLLBACK, "REASON")
-    );
+    let how = match (&attempt.restore, scene.rollout.target == from) {
+        (None, _) => format!("set spec.target to {from}, or run: {}", scene.command(ANNOTATION_ROLLBACK, "REASON")),
+        (Some(_), false) => format!("set spec.target to {from}"),
+        (Some(_), true) => format!("set spec.target to {} and then to {from}", attempt.to),
+    };
+    let message = format!("one write for each Ingress goes back to {from}{until}: {how}{few}");
     (Truth::True, Reason::Buffered, message)
 }
 

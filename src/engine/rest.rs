@@ -21,7 +21,9 @@ use crate::api::{Attempt, Color};
 pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
     // Traffic on a color without Pods is put right before anything else is found fault with.
-    let known = draft.status.active_color.map(|active| follow(scene, draft, active));
+    // Whoever asks for the other color gets it started first; its attempt deals with the backend.
+    let known = draft.status.active_color;
+    let known = known.map(|active| if asked.restore { active } else { follow(scene, draft, active) });
     let active = match (known, preflight::backends(scene.rollout, scene.seen)?) {
         (Some(active), _) => active,
         (None, Backend::One(serving)) => adopt(scene, draft, serving),
@@ -34,7 +36,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
     let target = scene.rollout.target;
     if let Some(cause) = restore::due(scene, draft, active, asked) {
         draft.stand(Phase::Preparing, Reason::Restoring, format!("{} is about to be restored", active.other()));
-        if ready_to_open(scene, draft, active) {
+        if (asked.restore || scene.position() == Backend::One(active)) && ready_to_open(scene, draft) {
             restore::open(scene, draft, active, cause);
         }
         return Ok(());
@@ -116,7 +118,10 @@ pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &Ingr
             draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
             draft.stand(Phase::Holding, Reason::BackendRestored, message);
         }
-        Err(message) => draft.stand(Phase::Holding, Reason::FieldConflict, message),
+        Err(message) => {
+            let message = format!("{message}; until then the traffic of Ingress {} goes to {what}", changed.name);
+            draft.stand(Phase::Holding, Reason::FieldConflict, message);
+        }
     }
 }
 
@@ -237,7 +242,8 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         return waits(scene, draft, reason, message);
     }
     draft.stand(Phase::Preparing, Reason::AttemptStarted, format!("an attempt to move to {target} begins"));
-    if ready_to_open(scene, draft, active) {
+    // A backend that somebody changed goes first.
+    if scene.position() == Backend::One(active) && ready_to_open(scene, draft) {
         attempt::open(scene, draft, active, revision, None);
     }
     Ok(())
@@ -271,16 +277,12 @@ fn old_prompt(scene: Scene<'_>, active: Color) -> Result<(), (Reason, String)> {
 }
 
 /// Clears the way for a new attempt. True if it can be opened in this plan.
-fn ready_to_open(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
+fn ready_to_open(scene: Scene<'_>, draft: &mut Draft) -> bool {
     if let Some(canary) = scene.seen.canary.found().filter(|_| scene.rollout.dialect == Dialect::Nginx) {
         // A canary of an earlier attempt goes first.
         let keeps = if canary.deleting { ": a finalizer of somebody keeps it" } else { "" };
         let message = format!("the Ingress {} of an earlier attempt has to go first{keeps}", canary.name);
         draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
-        return false;
-    }
-    if scene.position() != Backend::One(active) {
-        // A backend that somebody changed goes first.
         return false;
     }
     // The attempt removes the anchor itself and scales as it needs: what the last one left to do is void.

@@ -590,15 +590,24 @@ fn restoring_can_be_called_off_and_ends_at_its_deadline() {
 }
 
 #[test]
-fn a_restored_color_can_be_left_again_in_its_buffer() {
+fn a_second_rollback_never_sends_traffic_forward_again() {
     let mut world = promoted();
-    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.annotate(names::ANNOTATION_ROLLBACK, "first");
+    world.run(5);
+    world.annotate(names::ANNOTATION_ROLLBACK, "second, while it starts");
     world.run_to("the buffer", buffering);
+    assert_eq!(world.condition("RolledBack"), ("True".into(), "Restored".into()));
     world.run(20);
-    world.annotate(names::ANNOTATION_ROLLBACK, "no, green was fine");
+    world.annotate(names::ANNOTATION_ROLLBACK, "third, in its buffer");
+    world.run(100);
+    assert_eq!((world.backend().as_str(), world.told(Reason::ActIgnored)), ("bot-blue", 2));
+    assert!(messages(&world, "RollbackReady").contains("set spec.target to blue and then to green"));
+    // who really wants the other one says so by the target
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.run(5);
+    world.edit(|object| object.spec.target = Color::Green);
     world.settle();
     assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Stable));
-    assert_eq!(world.status().history[0].cause, Some(Cause::RollbackRequested));
 }
 
 #[test]
@@ -1047,7 +1056,12 @@ fn a_rollback_works_in_the_middle_of_a_conflict() {
         world.run(5);
     }
     assert_eq!(world.condition("Ready").1, "FieldConflict");
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.run(1);
+    assert!(world.message().contains("goes to blue, which has no ready Pod"), "{}", world.message());
     world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.settle();
+    assert_eq!(world.replicas(Color::Blue), 4, "it is started at once, whatever the pace of the conflict");
     world.run_to("the end", |world| world.backend() == "bot-blue" && world.replicas(Color::Blue) == 4);
 }
 

@@ -23,7 +23,7 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     }
     attempt.step = Step::Promoting;
     let why = match (scene.rollout.dialect, attempt.promote_requested) {
-        (_, true) => "the switch was asked for by an act",
+        (_, true) => "asked for by the annotation promote",
         (Dialect::Plain, _) => "the target is ready",
         (Dialect::Nginx, _) => "all stages passed",
     };

@@ -24,7 +24,13 @@ pub fn candidate(draft: &Draft, active: Color) -> Option<&Attempt> {
 /// Whether the old color is still what it was when it was left; if not, what changed. `Unreadable`: it cannot be told now.
 pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color, (Reason, String)> {
     let Some(last) = candidate(draft, active) else {
-        return Err((Reason::NothingToRollBackTo, "no promotion is there to go back from".to_owned()));
+        let why = match &draft.status.attempt {
+            Some(_) => {
+                format!("{active} serves; what was before it is not kept, and the last attempt did not replace it")
+            }
+            None => "nothing was promoted yet".to_owned(),
+        };
+        return Err((Reason::NothingToRollBackTo, why));
     };
     let color = last.from;
     let (side, seen) = (scene.rollout.side(color), scene.seen.colors.get(color));
@@ -68,9 +74,9 @@ pub fn due(scene: Scene<'_>, draft: &mut Draft, active: Color, asked: &Asked) ->
 }
 
 /// Whether nothing has to be written before the attempt that restores can be opened.
-pub fn at_once(scene: Scene<'_>, active: Color) -> bool {
+pub fn at_once(scene: Scene<'_>) -> bool {
     let free = scene.rollout.dialect == Dialect::Plain || scene.seen.canary.is_missing();
-    free && scene.rollout.has_finalizer && scene.position() == Backend::One(active)
+    free && scene.rollout.has_finalizer
 }
 
 /// Opens the attempt that restores the other color.

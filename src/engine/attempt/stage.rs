@@ -132,7 +132,12 @@ fn hold(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: &Jud
         return wait(Phase::Holding, Reason::LiveNotReady, &why);
     }
     if scene.rollout.paused {
-        return wait(Phase::Paused, Reason::Paused, "spec.paused keeps it there; going back still works");
+        let why = match (attempt.manual_weight, attempt.promote_requested) {
+            (_, true) => "spec.paused keeps it there; it is promoted when that is false again",
+            (Some(_), _) => "spec.paused keeps it there, at the share of spec.manualWeight; going back still works",
+            (None, _) => "spec.paused keeps it there; going back still works",
+        };
+        return wait(Phase::Paused, Reason::Paused, why);
     }
     let end = wake_at_end(draft, attempt, stage);
     if let Some((phase, reason, why)) = waits_for(scene, attempt, stage, judged, end) {
@@ -167,7 +172,8 @@ fn waits_for(
         let waived = |reason: Reason| waivable(reason) && attempt.waived_stage == Some(number);
         if let Some((gate, reason, message)) = judged.waiting.iter().find(|(_, reason, _)| !waived(*reason)) {
             let way_out = if waivable(*reason) {
-                format!("; to go on without: {}", acts::approve_command(scene, attempt))
+                let approved = if attempt.approved_stage == Some(number) { "; it is approved" } else { "" };
+                format!("{approved}; to go on without these samples, {}", acts::approve_command(scene, attempt))
             } else {
                 String::new()
             };
