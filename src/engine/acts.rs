@@ -76,27 +76,30 @@ pub fn read(scene: Scene<'_>, draft: &mut Draft) -> Asked {
 
 /// Whether the act is on record and only its removal is still to come. An approval says itself whether it is in force.
 fn carried_out(scene: Scene<'_>, draft: &Draft, annotation: &str, act: &str, value: &str, attempt: i64) -> bool {
-    let acts = &draft.stored.acts;
+    let mut past = applied(&draft.stored.acts, act, value);
     match annotation {
         ANNOTATION_APPROVE => false,
         // It opens another attempt.
-        ANNOTATION_RETRY => acts.iter().any(|past| recorded(acts, act, value, past.attempt, scene.now)),
+        ANNOTATION_RETRY => past.any(|past| fresh(past, scene.now)),
         _ => {
             let restoring = draft.open_attempt().is_some_and(|attempt| attempt.step == Step::Restoring);
-            let since = if restoring { Timestamp::MIN } else { scene.now };
-            recorded(acts, act, value, attempt, since)
+            past.any(|past| past.attempt == attempt && (restoring || fresh(past, scene.now)))
         }
     }
 }
 
-fn recorded(acts: &[ActRecord], act: &str, value: &str, attempt: i64, now: Timestamp) -> bool {
-    let value = clip(value, LONGEST);
-    // One that was ignored may be right later: an approval of a stage that has not begun yet.
-    let applied = |past: &&ActRecord| past.effect.starts_with(Reason::ActApplied.as_str());
-    // After a crash between the record and its removal it is there once more; later than that somebody has set it again.
-    let fresh = |past: &ActRecord| now < time::after(past.time.0, AGAIN);
-    let same = |past: &ActRecord| past.act == act && past.value == value && past.attempt == attempt;
-    acts.iter().filter(applied).any(|past| same(past) && fresh(past))
+/// The records of `act` with just this value that had an effect. One that was ignored may be right later: an approval of a
+/// stage that has not begun yet.
+fn applied<'a>(acts: &'a [ActRecord], act: &str, value: &str) -> impl Iterator<Item = &'a ActRecord> {
+    let (act, value) = (act.to_owned(), clip(value, LONGEST));
+    acts.iter()
+        .filter(|past| past.effect.starts_with(Reason::ActApplied.as_str()))
+        .filter(move |past| past.act == act && past.value == value)
+}
+
+/// After a crash between the record and its removal an act is there once more; later than that somebody has set it again.
+fn fresh(past: &ActRecord, now: Timestamp) -> bool {
+    now < time::after(past.time.0, AGAIN)
 }
 
 fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: i64, effect: Effect) {
@@ -130,7 +133,8 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
     }
     let wanted = format!("{}/{number}", attempt.id);
     if value.trim() != wanted {
-        if recorded(&draft.stored.acts, "approve", value, attempt.id, scene.now) {
+        let same = |past: &ActRecord| past.attempt == attempt.id && fresh(past, scene.now);
+        if applied(&draft.stored.acts, "approve", value).any(same) {
             return Effect::InForce;
         }
         let command = approve_command(scene, &attempt);
@@ -241,12 +245,7 @@ fn rollback(scene: Scene<'_>, draft: &Draft, value: &str, asked: &mut Asked) -> 
 }
 
 fn retry(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
-    let used = |past: &ActRecord| {
-        past.act == "retry"
-            && past.value == clip(value, LONGEST)
-            && past.effect.starts_with(Reason::ActApplied.as_str())
-    };
-    if draft.stored.acts.iter().any(used) {
+    if applied(&draft.stored.acts, "retry", value).next().is_some() {
         return Effect::Ignored("this token was used: give it another one".to_owned());
     }
     if draft.open_attempt().is_some() {

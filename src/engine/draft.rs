@@ -31,6 +31,15 @@ impl<'a> Scene<'a> {
         traffic::backend(self.rollout, self.mains())
     }
 
+    /// The first named Ingress that has a path with `color`'s Service.
+    pub fn first_naming(self, color: Color) -> Option<&'a IngressSeen> {
+        let names = |main: &IngressSeen| {
+            let backend = traffic::backend(self.rollout, [main]);
+            backend == Backend::Mixed || backend == Backend::One(color)
+        };
+        self.mains().into_iter().find(|main| names(main))
+    }
+
     /// Who sets the replicas of `color`'s Deployment instead of us.
     pub fn autoscaler(self, color: Color) -> Option<&'a str> {
         self.seen.colors.get(color).autoscaler.as_deref()

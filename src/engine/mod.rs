@@ -85,8 +85,8 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
         return;
     }
     if problem.is_some() && !at_target(scene, draft) {
-        // What does not fit together gets no write.
-        // A backend that somebody changed is put right all the same: at rest nothing else switches one.
+        // What does not fit together gets no write, but a backend that somebody changed is put right all the same: at rest
+        // nothing else switches one.
         draft.actions.retain(repairs);
     }
     report::template(scene, draft);

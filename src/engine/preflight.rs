@@ -219,17 +219,20 @@ pub fn own_names(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
     for object in [&seen.canary, &seen.anchor] {
         match object {
             Lookup::Found(ingress) if !ingress.is_owned_by(&rollout.uid) => {
-                let message = format!(
-                    "the Ingress {} is not ours and has the name that ours needs: delete or rename it",
-                    ingress.name
-                );
-                return problem(Reason::NameTaken, message);
+                return Err(taken(ingress));
             }
             Lookup::Unreadable(why) => return problem(Reason::Unreadable, format!("our own Ingresses: {why}")),
             Lookup::Found(_) | Lookup::Missing => {}
         }
     }
     Ok(())
+}
+
+/// The problem of an Ingress of somebody else that has a name that one of ours needs.
+pub fn taken(ingress: &IngressSeen) -> Problem {
+    let message =
+        format!("the Ingress {} is not ours and has the name that ours needs: delete or rename it", ingress.name);
+    Problem { reason: Reason::NameTaken, message }
 }
 
 /// What does not stand in the way but may hurt later, each with what to do about it.

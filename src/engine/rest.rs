@@ -82,16 +82,11 @@ fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {
 /// Of several Ingresses one changed by hand is enough: the others follow it, so that one model and prompt serve all of them.
 fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
     let other = active.other();
-    let mains = scene.mains();
-    let names = |main: &IngressSeen| traffic::backend(scene.rollout, [main]);
-    let changed = |main: &&&IngressSeen| names(main) == Backend::Mixed || names(main) == Backend::One(other);
-    let Some(changed) = mains.iter().find(changed) else {
-        return active;
-    };
+    let Some(changed) = scene.first_naming(other) else { return active };
     draft.order = Order::TrafficFirst;
     if readiness::at_least_known(scene.seen.colors.get(other)).unwrap_or(0) > 0 {
         attempt::external_switch(scene, draft, changed, other);
-        draft.actions.extend(traffic::switch(scene.rollout, &mains, active, false));
+        draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), active, false));
         let (side, seen) = (scene.rollout.side(active), scene.seen.colors.get(active));
         // What was left does not start again by itself, whether its revision can be told now or only later.
         let left = binding::revision(active, side, seen).unwrap_or_else(|| binding::unknown(active));

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::names::{ANNOTATION_INGRESS_CLASS, NGINX_PREFIX};
 use crate::engine::observed::{IngressSeen, PathSeen, PortSeen, PromptSeen, ServicePortSeen, ServiceSeen, TlsSeen};
+use crate::engine::rollout::hex;
 
 /// One Pod: none if it is ready, else why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,9 +193,7 @@ impl From<&ConfigMap> for PromptSeen {
             part(key.as_bytes());
             part(&value.0);
         }
-        let digits = hash.finalize();
-        let digits = digits.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
-        Self { hash: format!("{digits:016x}") }
+        Self { hash: hex(&hash.finalize(), 8) }
     }
 }
 

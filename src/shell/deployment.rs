@@ -14,6 +14,7 @@ use crate::api::names::{
     ANNOTATION_DEPLOYMENT_REVISION, ANNOTATION_MODEL, MANAGER_META, MANAGER_SCALE, MANAGER_STATUS, MANAGER_TRAFFIC,
 };
 use crate::engine::observed::{DeploymentSeen, Shutdown, Written};
+use crate::engine::rollout::hex;
 
 /// What `kubectl apply` without `--server-side` keeps of what it applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -54,8 +55,7 @@ impl From<&Deployment> for DeploymentSeen {
 
 fn template_hash(template: &PodTemplateSpec) -> String {
     let bytes = serde_json::to_vec(template).unwrap_or_default();
-    let digits = Sha256::digest(&bytes).iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
-    format!("{digits:016x}")
+    hex(&Sha256::digest(&bytes), 8)
 }
 
 /// ConfigMaps that the Pods of a template read.

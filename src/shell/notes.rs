@@ -15,6 +15,7 @@ use crate::api::decision::{DECISION_VERSION, Decision, DecisionKind};
 use crate::api::reasons::Step;
 use crate::api::{Attempt, Color, ModelRollout, ModelRolloutStatus};
 use crate::engine::plan::Note;
+use crate::engine::rollout::hex;
 use crate::ops::metrics::Metrics;
 use crate::ops::telemetry;
 
@@ -144,7 +145,7 @@ fn log(decision: &Decision) {
 /// Events are folded by reason and action, whatever they say: what says something else is another action.
 fn fingerprint(message: &str) -> String {
     let digest = Sha256::digest(message.as_bytes());
-    crate::engine::rollout::hex(&digest, 3)
+    hex(&digest, 3)
 }
 
 impl Publisher {

@@ -1122,21 +1122,6 @@ fn the_command_that_a_hold_prints_works() {
 }
 
 #[test]
-fn a_token_that_is_used_again_is_told() {
-    let mut world = world();
-    world.run_to("5 %", in_stage(5));
-    world.annotate(names::ANNOTATION_ROLLBACK, "x");
-    world.run(60);
-    world.annotate(names::ANNOTATION_RETRY, "t1");
-    world.run_to("the second attempt", |world| world.attempt().id == 2 && in_stage(5)(world));
-    world.annotate(names::ANNOTATION_ROLLBACK, "y");
-    world.run(60);
-    world.annotate(names::ANNOTATION_RETRY, "t1");
-    world.run(60);
-    assert_eq!((world.attempt().id, world.told(Reason::ActIgnored)), (2, 1));
-}
-
-#[test]
 fn a_write_of_ours_that_fails_for_long_is_nobodys_drift() {
     let mut world = world();
     world.run_to("5 %", in_stage(5));

@@ -400,7 +400,7 @@ fn the_act_rollback_works_in_a_stage_and_in_the_buffer() {
 }
 
 #[test]
-fn retry_tries_the_same_revision_again_once() {
+fn retry_tries_the_same_revision_again_once_and_tells_of_a_used_token() {
     let mut world = world();
     world.run_to("5 %", in_stage(5));
     world.annotate(names::ANNOTATION_ROLLBACK, "x");
@@ -412,6 +412,7 @@ fn retry_tries_the_same_revision_again_once() {
     world.annotate(names::ANNOTATION_RETRY, "t1");
     world.run(60);
     assert_eq!(world.attempt().id, 2, "the same token runs once");
+    assert_eq!(world.told(Reason::ActIgnored), 1, "and that is told");
 }
 
 #[test]

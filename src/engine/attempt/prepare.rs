@@ -7,6 +7,7 @@ use crate::api::Attempt;
 use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
+use crate::engine::observed::Written;
 use crate::engine::plan::Action;
 use crate::engine::preflight;
 use crate::engine::readiness;
@@ -91,10 +92,7 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     let active = replicas(attempt.from).map_or(attempt.active_replicas, |from| from.desired);
     let wanted = active.max(to.desired).max(1);
     // Somebody who keeps setting it back is answered at a pace.
-    let again = to
-        .replicas_written
-        .as_ref()
-        .filter(|written| written.manager != MANAGER_SCALE && written.at > attempt.started_at.0);
+    let again = set_by_others(scene, attempt);
     if let Some(until) = again.map(|written| time::after(written.at, PACE)).filter(|until| scene.now < *until) {
         draft.wake_at(until);
         return;
@@ -112,22 +110,23 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
 /// Who has to give the target the Pods that it lacks, if it is not us.
 pub fn hint(scene: Scene<'_>, attempt: &Attempt) -> String {
     let deployment = &scene.rollout.side(attempt.to).deployment;
+    let (namespace, replicas) = (&scene.rollout.namespace, attempt.active_replicas.max(1));
+    let command = format!("kubectl scale -n {namespace} deployment {deployment} --replicas={replicas}");
     match scene.autoscaler(attempt.to) {
         Some(autoscaler) => format!(
-            "; HorizontalPodAutoscaler {autoscaler} sets its replicas, so the operator does not: raise its minReplicas, and scale a Deployment at 0 up once: kubectl scale -n {} deployment {deployment} --replicas={}",
-            scene.rollout.namespace,
-            attempt.active_replicas.max(1)
+            "; HorizontalPodAutoscaler {autoscaler} sets its replicas, so the operator does not: raise its minReplicas, and scale a Deployment at 0 up once: {command}"
         ),
-        None if !scene.rollout.match_active => format!(
-            "; spec.prepare.replicas is Leave, so the operator scales nothing: kubectl scale -n {} deployment {deployment} --replicas={}",
-            scene.rollout.namespace,
-            attempt.active_replicas.max(1)
-        ),
-        None => {
-            let written =
-                scene.seen.colors.get(attempt.to).deployment.found().and_then(|it| it.replicas_written.as_ref());
-            let other = written.filter(|written| written.manager != MANAGER_SCALE && written.at > attempt.started_at.0);
-            other.map(|written| format!("; {} set its replicas", written.manager)).unwrap_or_default()
+        None if !scene.rollout.match_active => {
+            format!("; spec.prepare.replicas is Leave, so the operator scales nothing: {command}")
         }
+        None => set_by_others(scene, attempt)
+            .map(|written| format!("; {} set its replicas", written.manager))
+            .unwrap_or_default(),
     }
+}
+
+/// Who else has set the target's replicas since the attempt began.
+fn set_by_others<'a>(scene: Scene<'a>, attempt: &Attempt) -> Option<&'a Written> {
+    let written = scene.seen.colors.get(attempt.to).deployment.found()?.replicas_written.as_ref();
+    written.filter(|written| written.manager != MANAGER_SCALE && written.at > attempt.started_at.0)
 }

@@ -2,25 +2,20 @@
 
 use std::time::Duration;
 
-use super::{Attempt, buffer, capacity, judge, obstacle, share, window};
+use super::{Attempt, buffer, capacity, judge, obstacle, share, stage};
 use crate::api::Color;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging;
 use crate::engine::plan::Action;
+use crate::engine::preflight;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
 use crate::engine::traffic::{self, Backend, nginx};
 
 /// Starts the switch: intent first, then the anchor.
 pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
-    if attempt.step == Step::Stage
-        && attempt.share() < 100
-        && let Some(ending) = window(scene, attempt)
-    {
-        attempt.baseline = judging::baseline(scene, attempt, &ending);
-    }
+    stage::keep_baseline(scene, attempt);
     attempt.step = Step::Promoting;
     let why = match (scene.rollout.dialect, attempt.promote_requested) {
         (_, true) => "asked for by the annotation promote",
@@ -99,21 +94,21 @@ pub fn anchored(scene: Scene<'_>, draft: &mut Draft, outgoing: Color) -> bool {
 
 /// Without shares, the one stage begins when the backend is switched.
 fn switched_plainly(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
-    let Some(stage) = scene.rollout.stages.first() else { return };
+    let Some(first) = scene.rollout.stages.first() else { return };
     attempt.step = Step::Stage;
     attempt.stage_index = 0;
     attempt.weight_intended = 100;
-    attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
+    stage::start_clock(scene, &mut attempt);
     attempt.gates_hash = Some(scene.rollout.gates_hash());
     let message = format!(
         "stage 1/1: {} has all traffic, for at least {} before {} counts as promoted",
         attempt.to,
-        time::show(stage.hold),
+        time::show(first.hold),
         attempt.to
     );
     draft.tell(Reason::StageStarted, "StartStage1", message.clone());
     draft.stand(Phase::Progressing, Reason::StageRunning, message);
-    draft.wake_at(time::after(time::after(scene.now, scene.seen.settle), stage.hold));
+    stage::wake_at_end(draft, &attempt, first);
     judge(scene, draft, &mut attempt);
     draft.status.attempt = Some(attempt);
 }
@@ -169,9 +164,8 @@ pub fn anchor(scene: Scene<'_>, draft: &mut Draft, colors: &[Color]) -> bool {
     }
     match there {
         Some(there) if !there.is_owned_by(&scene.rollout.uid) => {
-            let message =
-                format!("the Ingress {} is not ours and has the name that ours needs: delete or rename it", there.name);
-            draft.stand(draft.stand.phase, Reason::NameTaken, message);
+            let taken = preflight::taken(there);
+            draft.stand(draft.stand.phase, taken.reason, taken.message);
         }
         Some(there) if there.deleting => {
             let message = format!("the Ingress {} is being deleted: a finalizer of somebody keeps it", there.name);

@@ -7,7 +7,7 @@ use crate::api::{Attempt, Color};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::{IngressSeen, Lookup, NOT_YET};
+use crate::engine::observed::{Lookup, NOT_YET};
 use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::rest;
@@ -61,16 +61,12 @@ pub fn possible(scene: Scene<'_>, draft: &Draft, active: Color) -> Result<Color,
 }
 
 /// Why the old color is to be restored, if it is.
-pub fn due(scene: Scene<'_>, draft: &mut Draft, active: Color, asked: &Asked) -> Option<Cause> {
+pub fn due(scene: Scene<'_>, draft: &Draft, active: Color, asked: &Asked) -> Option<Cause> {
     if asked.restore {
         return Some(Cause::RollbackRequested);
     }
     let back = candidate(draft, active).is_some_and(|last| last.from == scene.rollout.target);
-    if !back {
-        return None;
-    }
-    draft.need.prompts.insert(scene.rollout.target);
-    possible(scene, draft, active).is_ok().then_some(Cause::TargetTurnedBack)
+    (back && possible(scene, draft, active).is_ok()).then_some(Cause::TargetTurnedBack)
 }
 
 /// Whether nothing has to be written before the attempt that restores can be opened.
@@ -130,12 +126,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
 /// Writes a backend back that somebody switched to the color that is being started, before anybody answers there.
 pub fn too_early(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
     let answers = readiness::at_least_known(scene.seen.colors.get(attempt.to)).unwrap_or(0) > 0;
-    let mains = scene.mains();
-    let switched = |main: &&&IngressSeen| {
-        matches!(traffic::backend(scene.rollout, [**main]), Backend::Mixed)
-            || traffic::backend(scene.rollout, [**main]) == Backend::One(attempt.to)
-    };
-    let Some(changed) = mains.iter().find(switched).filter(|_| !answers) else { return false };
+    let Some(changed) = scene.first_naming(attempt.to).filter(|_| !answers) else { return false };
     rest::write_back(scene, draft, attempt.from, changed, &format!("{}, which has no ready Pod yet", attempt.to));
     true
 }

@@ -140,10 +140,8 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
         accept(scene, draft, attempt, other);
         return true;
     }
-    let mains = scene.mains();
-    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(expected));
     draft.status.attempt = Some(attempt.clone());
-    if let Some(changed) = changed {
+    if let Some(changed) = scene.first_naming(other) {
         rest::write_back(scene, draft, expected, changed, &format!("{other}, whose Pods cannot carry the traffic"));
     }
     true
@@ -152,16 +150,12 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
 /// Ends the attempt where somebody else has put the traffic. Of several Ingresses the others follow.
 fn accept(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, color: Color) {
     let mut attempt = attempt.clone();
-    let mains = scene.mains();
     draft.actions.extend(own(scene, &scene.seen.canary).map(|canary| nginx::remove(canary, true)));
-    draft.actions.extend(traffic::switch(scene.rollout, &mains, color.other(), false));
+    draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), color.other(), false));
     draft.order = Order::TrafficFirst;
     draft.need.gates = None;
-    let changed = mains.iter().find(|main| traffic::backend(scene.rollout, [**main]) != Backend::One(color.other()));
-    let message = match changed.or_else(|| mains.first()) {
-        Some(changed) => external_switch(scene, draft, changed, color),
-        None => return,
-    };
+    let Some(changed) = scene.first_naming(color) else { return };
+    let message = external_switch(scene, draft, changed, color);
     end(scene, draft, &mut attempt, color, Some((Cause::ExternalSwitch, &message)));
     attempt.weight_intended = 0;
     attempt.manual_weight = None;

@@ -23,12 +23,7 @@ pub fn current<'a>(rollout: &'a Rollout, attempt: &Attempt) -> Option<&'a Stage>
 /// Starts the stage at `index`: intent and clock first, then the write of the share.
 pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, index: usize) {
     let Some(stage) = scene.rollout.stages.get(index) else { return };
-    if attempt.step == Step::Stage
-        && attempt.share() < 100
-        && let Some(ending) = window(scene, attempt)
-    {
-        attempt.baseline = judging::baseline(scene, attempt, &ending);
-    }
+    keep_baseline(scene, attempt);
     attempt.step = Step::Stage;
     attempt.stage_index = i32::try_from(index).unwrap_or(i32::MAX);
     attempt.weight_intended = stage.weight;
@@ -52,7 +47,18 @@ pub fn enter(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, index: 
     share::keep(scene, draft, attempt, true);
 }
 
-fn start_clock(scene: Scene<'_>, attempt: &mut Attempt) {
+/// Keeps what was counted of the other color in the stage that ends, to compare with when it has no traffic.
+pub fn keep_baseline(scene: Scene<'_>, attempt: &mut Attempt) {
+    if attempt.step == Step::Stage
+        && attempt.share() < 100
+        && let Some(ending) = window(scene, attempt)
+    {
+        attempt.baseline = judging::baseline(scene, attempt, &ending);
+    }
+}
+
+/// Starts the clock of the stage, and voids what was counted before.
+pub fn start_clock(scene: Scene<'_>, attempt: &mut Attempt) {
     attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
     attempt.waived_stage = None;
     attempt.evidence.clear();
@@ -205,7 +211,7 @@ fn place(scene: Scene<'_>, attempt: &Attempt) -> String {
 }
 
 /// When the hold is over; the plan is looked at again then.
-fn wake_at_end(draft: &mut Draft, attempt: &Attempt, stage: &Stage) -> Timestamp {
+pub fn wake_at_end(draft: &mut Draft, attempt: &Attempt, stage: &Stage) -> Timestamp {
     let start = attempt.stage_started_at.as_ref().map_or(Timestamp::MAX, |start| start.0);
     let end = time::after(start, stage.hold);
     draft.wake_at(end);
