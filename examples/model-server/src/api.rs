@@ -59,13 +59,15 @@ pub struct Envelope {
     pub model: String,
     /// The version of the prompt.
     pub prompt_version: String,
+    /// Whether to leave out `choices`, which every body must have.
+    pub broken: bool,
 }
 
 impl Envelope {
     /// A whole plain answer. Words stand for tokens.
     pub fn completion(&self, prompt: &str, answer: &str) -> Value {
         let (asked, answered) = (prompt.split_whitespace().count(), answer.split_whitespace().count());
-        json!({
+        self.spoilt(json!({
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
@@ -77,19 +79,26 @@ impl Envelope {
                 "finish_reason": "stop",
             }],
             "usage": { "prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered },
-        })
+        }))
     }
 
     /// One chunk of a streamed answer.
     pub fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> Value {
-        json!({
+        self.spoilt(json!({
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
             "model": self.model,
             "prompt_version": self.prompt_version,
             "choices": [{ "index": 0, "delta": delta, "finish_reason": finish_reason }],
-        })
+        }))
+    }
+
+    fn spoilt(&self, mut body: Value) -> Value {
+        if let (true, Some(fields)) = (self.broken, body.as_object_mut()) {
+            fields.remove("choices");
+        }
+        body
     }
 }
 
@@ -140,6 +149,19 @@ mod tests {
         ]}]});
         assert_eq!(last(parts).as_deref(), Some("ab"));
         assert_eq!(last(json!({ "messages": [{ "role": "system", "content": "s" }] })), None);
+    }
+
+    #[test]
+    fn a_broken_body_lacks_nothing_but_its_choices() {
+        let whole =
+            Envelope { id: "x".into(), created: 1, model: "m".into(), prompt_version: "p".into(), broken: false };
+        let broken = Envelope { broken: true, ..whole.clone() };
+        let bodies = |it: &Envelope| [it.completion("a b", "c"), it.chunk(&json!({}), None)];
+        for (mut good, bad) in bodies(&whole).into_iter().zip(bodies(&broken)) {
+            assert_ne!(good, bad);
+            assert!(good.as_object_mut().unwrap().remove("choices").is_some());
+            assert_eq!(good, bad);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::api::{self, ChatRequest, Envelope};
 use crate::metrics::Running;
 use crate::state::App;
 
-/// The header of an answer that fails because the server was told to fail it.
+/// The header of an answer that fails or lacks its choices because the server was told so.
 const INJECTED: &str = "x-injected-error";
 
 /// Answers one chat request.
@@ -40,25 +40,33 @@ pub async fn chat(State(app): State<Arc<App>>, body: Result<Json<ChatRequest>, J
     if injection.fail {
         return fail(running);
     }
-    answer(&app, running, number, &message, request.stream)
+    let envelope = envelope(&app, number, injection.broken);
+    let response = answer(&app, running, &envelope, &message, request.stream);
+    if injection.broken { marked(response) } else { response }
 }
 
-fn answer(app: &App, running: Running, number: u64, message: &str, streamed: bool) -> Response {
+fn envelope(app: &App, number: u64, broken: bool) -> Envelope {
     let identity = &app.identity;
-    let envelope = Envelope {
+    Envelope {
         id: format!("chatcmpl-{number}"),
         created: unix_seconds(),
         model: identity.model.clone(),
         prompt_version: identity.prompt.version.clone(),
-    };
+        broken,
+    }
+}
+
+fn answer(app: &App, mut running: Running, envelope: &Envelope, message: &str, streamed: bool) -> Response {
+    let identity = &app.identity;
     let prompt = identity.prompt.render(message);
     let text = format!("{} with prompt {} was asked: {prompt}", identity.model, identity.prompt.version);
     if streamed {
         let tokens = usize::try_from(app.config.stream_tokens).unwrap_or(1);
         let pause = app.config.token_milliseconds;
-        let chunks = chunks(&envelope, &text, tokens).into_iter();
+        let chunks = chunks(envelope, &text, tokens).into_iter();
         Sse::new(events(Streamed { chunks, pause, running: Some(running) })).into_response()
     } else {
+        running.token();
         running.end(StatusCode::OK.as_u16());
         Json(envelope.completion(&prompt, &text)).into_response()
     }
@@ -86,6 +94,9 @@ fn events(answer: Streamed) -> impl Stream<Item = Result<Event, Infallible>> {
         if let Some((is_token, chunk)) = state.chunks.next() {
             if is_token {
                 sleep(state.pause).await;
+                if let Some(running) = &mut state.running {
+                    running.token();
+                }
             }
             return Some((Ok(Event::default().data(chunk.to_string())), state));
         }
@@ -96,7 +107,10 @@ fn events(answer: Streamed) -> impl Stream<Item = Result<Event, Infallible>> {
 
 fn fail(running: Running) -> Response {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
-    let mut response = refuse(running, status, "server_error", "this error was injected");
+    marked(refuse(running, status, "server_error", "this error was injected"))
+}
+
+fn marked(mut response: Response) -> Response {
     response.headers_mut().insert(INJECTED, HeaderValue::from_static("true"));
     response
 }

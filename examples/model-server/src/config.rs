@@ -45,6 +45,9 @@ pub struct Config {
     /// What a slowed answer takes longer
     #[arg(long, env = "SLOW_SECONDS", default_value = "1", value_parser = seconds)]
     pub slow_seconds: Duration,
+    /// The share of answers, of those that do not fail, that lack `choices` (0 to 100)
+    #[arg(long, env = "BREAK_SCHEMA_PERCENT", default_value = "0", value_parser = percent)]
+    pub break_schema_percent: f64,
     /// The latency of every answer, before its first byte
     #[arg(long, env = "ANSWER_MILLISECONDS", default_value = "10", value_parser = milliseconds)]
     pub answer_milliseconds: Duration,
@@ -60,7 +63,8 @@ fn number(text: &str) -> Result<f64, String> {
     text.trim().parse::<f64>().map_err(|error| error.to_string())
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a time in seconds, such as `0.5`.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number(text)?).map_err(|error| error.to_string())
 }
 
@@ -100,7 +104,12 @@ mod tests {
     fn fractions_are_accepted_and_nonsense_is_not() {
         assert_eq!(parse(&["--load-seconds", "0.25"]).unwrap().load_seconds, Duration::from_millis(250));
         assert!((parse(&["--fail-percent", "2.5"]).unwrap().fail_percent - 2.5).abs() < f64::EPSILON);
-        for bad in [["--fail-percent", "101"], ["--slow-seconds=-1", "--port=1"], ["--slow-percent", "NaN"]] {
+        for bad in [
+            ["--fail-percent", "101"],
+            ["--break-schema-percent", "100.1"],
+            ["--slow-seconds=-1", "--port=1"],
+            ["--slow-percent", "NaN"],
+        ] {
             assert!(parse(&bad).is_err(), "{bad:?}");
         }
         assert!(parse(&["--stream-tokens", "0"]).is_err());

@@ -90,7 +90,7 @@ impl App {
     /// Numbers the next request and decides what is injected into it.
     pub fn next_request(&self) -> (u64, Injection) {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        let shares = Shares { fail: self.config.fail_percent, slow: self.config.slow_percent };
-        (number, shares.decide(number))
+        let Config { fail_percent: fail, slow_percent: slow, break_schema_percent: broken, .. } = self.config;
+        (number, Shares { fail, slow, broken }.decide(number))
     }
 }

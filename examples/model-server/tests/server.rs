@@ -201,4 +201,49 @@ async fn a_client_that_goes_away_is_counted_as_such() {
     sleep(Duration::from_millis(200)).await;
     let metrics = server.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("http_requests_total{code=\"499\""), "{metrics}");
+    assert!(metrics.contains("chat_requests_finished_total{finish_reason=\"abort\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("time_per_output_token_seconds_count 0\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn broken_answers_have_status_200_and_no_choices() {
+    let server = Running::start(&["--break-schema-percent=25"]).await;
+    let mut broken = 0;
+    for n in 0..40 {
+        let response = server.chat(n % 2 == 0).await;
+        assert_eq!(response.status(), 200);
+        let marked = header(&response, "x-injected-error") == Some("true");
+        let text = response.text().await.unwrap();
+        assert_eq!(marked, !text.contains("\"choices\""), "{text}");
+        broken += u32::from(marked);
+    }
+    assert!((8..=12).contains(&broken), "{broken}");
+}
+
+#[tokio::test]
+async fn tokens_are_timed() {
+    let server = Running::start(&["--stream-tokens=5", "--token-milliseconds=30", "--answer-milliseconds=60"]).await;
+    for stream in [false, true, true] {
+        drop(server.chat(stream).await.bytes().await.unwrap());
+    }
+    let metrics = server.get("/metrics").await.text().await.unwrap();
+    for line in [
+        "chat_requests_finished_total{finish_reason=\"stop\"} 3",
+        "chat_requests_finished_total{finish_reason=\"error\"} 0",
+        "chat_requests_finished_total{finish_reason=\"abort\"} 0",
+        // No first token comes before the latency of an answer, and none is as late as the end of a stream.
+        "time_to_first_token_seconds_bucket{le=\"0.05\"} 0",
+        "time_to_first_token_seconds_count 3",
+        "time_per_output_token_seconds_bucket{le=\"0.025\"} 0",
+        "time_per_output_token_seconds_count 2",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+    }
+    let sum = |name: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    // 60, 90 and 90 ms, against 60, 210 and 210 ms to the end.
+    let first = sum("time_to_first_token_seconds_sum");
+    assert!((0.24..0.48).contains(&first), "{first}");
 }
