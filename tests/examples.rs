@@ -1,5 +1,6 @@
 //! What a user copies from `examples/` is right: every document is read by its type without losing a field, every
-//! `ModelRollout` passes the schema and its rules, and the objects of the first rollout fit together.
+//! `ModelRollout` passes the schema and its rules, gates can be asked as they are written, and the objects of the first
+//! rollout fit together.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by them")]
 
 #[path = "bad_input/refusal.rs"]
@@ -7,17 +8,20 @@ mod refusal;
 #[path = "bad_input/structural.rs"]
 mod structural;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodTemplate, Service};
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::core::cel::Validator;
 use modelrollout::api::names::ANNOTATION_MODEL;
-use modelrollout::api::{ModelRollout, crd};
+use modelrollout::api::{GateSpec, ModelRollout, crd};
+use modelrollout::engine::promql;
+use modelrollout::engine::rollout::Rollout;
 use serde::Serialize;
 use serde::de::{Deserialize as _, DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Every YAML document below `folder`, with the file that it is from.
 fn documents(folder: &str) -> Vec<(PathBuf, Value)> {
@@ -96,6 +100,12 @@ fn every_document_is_read_whole() {
             // No object: what Kustomize reads beside a kustomization. tests/gitops.rs builds with it.
             continue;
         }
+        if let Some(gates) = gates_to_copy(document) {
+            for gate in gates {
+                assert_read_whole::<GateSpec>(path, gate);
+            }
+            continue;
+        }
         match document["kind"].as_str().unwrap_or_else(|| panic!("{}: no kind", path.display())) {
             "ModelRollout" => assert_read_whole::<ModelRollout>(path, document),
             "Deployment" => assert_read_whole::<Deployment>(path, document),
@@ -103,6 +113,7 @@ fn every_document_is_read_whole() {
             "ConfigMap" => assert_read_whole::<ConfigMap>(path, document),
             "Ingress" => assert_read_whole::<Ingress>(path, document),
             "Namespace" => assert_read_whole::<Namespace>(path, document),
+            "PodTemplate" => assert_read_whole::<PodTemplate>(path, document),
             // Of Argo CD, Flux and Kustomize. tests/gitops.rs looks at what matters in them.
             "Application" | "Kustomization" => {}
             other => panic!("{}: this test does not know the kind {other}", path.display()),
@@ -110,20 +121,140 @@ fn every_document_is_read_whole() {
     }
 }
 
+/// The gates of a file that is no object, but a list to copy into `spec.gates`.
+fn gates_to_copy(document: &Value) -> Option<&Vec<Value>> {
+    document["gates"].as_array().filter(|_| document["kind"].is_null())
+}
+
+/// Every `ModelRollout` of the examples, and one for each list of gates: the smallest example with these gates in it.
+fn rollouts() -> Vec<(PathBuf, Value)> {
+    let documents = documents("examples");
+    let (_, smallest) = documents.iter().find(|(path, _)| path.ends_with("examples/smallest.yaml")).unwrap();
+    let mut rollouts = Vec::new();
+    for (path, document) in &documents {
+        if let Some(gates) = gates_to_copy(document) {
+            let mut rollout = smallest.clone();
+            rollout["spec"]["gates"] = Value::Array(gates.clone());
+            rollouts.push((path.clone(), rollout));
+        } else if document["kind"] == "ModelRollout" {
+            rollouts.push((path.clone(), document.clone()));
+        }
+    }
+    rollouts
+}
+
 #[test]
 fn every_model_rollout_passes_the_schema_and_its_rules() {
     let crd = serde_json::to_value(crd()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let rollouts = rollouts();
+    for (path, rollout) in &rollouts {
+        assert_eq!(structural::refusals(schema, &structural::without_nulls(rollout)), [], "{}", path.display());
+        let answer = Validator::new().validate(schema, rollout, None);
+        assert!(answer.is_ok(), "{}: {answer:?}", path.display());
+    }
+    assert!(rollouts.len() >= 16, "found {}", rollouts.len());
+}
+
+/// Fails if a selector or a query of `gate` cannot be used as it is written.
+fn assert_askable(path: &Path, gate: &GateSpec) {
+    let at = |field: &str| format!("{}: gate {}: {field}", path.display(), gate.name);
+    let selector = |field: &str, text: &str| {
+        if let Err(error) = promql::selector(text) {
+            panic!("{}: {error}", at(field));
+        }
+    };
+    if let Some(rate) = &gate.error_rate {
+        selector("bad", &rate.bad);
+        selector("total", &rate.total);
+    }
+    if let Some(latency) = &gate.latency {
+        selector("histogram", &latency.histogram);
+    }
+    if let Some(value) = &gate.value
+        && let Err(error) = promql::query(&value.query)
+    {
+        panic!("{}: {error}", at("query"));
+    }
+}
+
+#[test]
+fn every_gate_can_be_asked_as_it_is_written() {
+    let documents = documents("examples");
+    let templates: BTreeSet<&str> = documents
+        .iter()
+        .filter(|(_, document)| document["kind"] == "PodTemplate")
+        .filter_map(|(_, document)| document["metadata"]["name"].as_str())
+        .collect();
     let mut seen = 0;
-    for (path, document) in documents("examples") {
-        if document["kind"] == "ModelRollout" {
+    for (path, document) in rollouts() {
+        let rollout: ModelRollout = serde_json::from_value(document).unwrap();
+        let mut names = BTreeSet::new();
+        for gate in &rollout.spec.gates {
             seen += 1;
-            assert_eq!(structural::refusals(schema, &structural::without_nulls(&document)), [], "{}", path.display());
-            let answer = Validator::new().validate(schema, &document, None);
-            assert!(answer.is_ok(), "{}: {answer:?}", path.display());
+            assert_askable(&path, gate);
+            assert!(names.insert(gate.name.as_str()), "{}: two gates are named {}", path.display(), gate.name);
+            if let Some(job) = &gate.job {
+                let template = job.pod_template_name.as_str();
+                assert!(templates.contains(template), "{}: no example makes PodTemplate {template}", path.display());
+            }
         }
     }
-    assert!(seen >= 11, "found {seen}");
+    assert!(seen >= 30, "found {seen}");
+}
+
+/// A gate with fewer samples than tell a good release from a bad one is an example only where the file says so.
+#[test]
+fn a_gate_of_few_samples_says_what_it_costs() {
+    for (path, document) in rollouts() {
+        let rollout: ModelRollout = serde_json::from_value(document).unwrap();
+        let parsed = Rollout::parse(&rollout).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for gate in &parsed.gates {
+            let few = gate.rule.counts() && gate.min_samples < gate.least_samples();
+            assert!(!few || text.contains("GateUnderpowered"), "{}: gate {}", path.display(), gate.name);
+        }
+    }
+}
+
+/// Pods of a Job get no requests of users, and may run where Pod security is `restricted`.
+#[test]
+fn the_pods_of_a_job_are_harmless() {
+    let documents = documents("examples");
+    let services: Vec<&Value> =
+        documents.iter().filter(|(_, document)| document["kind"] == "Service").map(|(_, document)| document).collect();
+    let mut seen = 0;
+    for (path, document) in documents.iter().filter(|(_, document)| document["kind"] == "PodTemplate") {
+        seen += 1;
+        let (path, template) = (path.display(), &document["template"]);
+        let labels = &template["metadata"]["labels"];
+        for service in &services {
+            let selector = service["spec"]["selector"].as_object().unwrap();
+            let selected = selector.iter().all(|(key, value)| labels[key] == *value);
+            assert!(!selected, "{path}: the Service {} selects its Pods", service["metadata"]["name"]);
+        }
+        let spec = &template["spec"];
+        assert_eq!(spec["restartPolicy"], "Never", "{path}");
+        assert_eq!(spec["automountServiceAccountToken"], false, "{path}");
+        assert_eq!(spec["securityContext"]["runAsNonRoot"], true, "{path}");
+        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{path}");
+        for host in ["hostNetwork", "hostPID", "hostIPC"] {
+            assert!(spec[host].is_null(), "{path}: {host}");
+        }
+        let containers: Vec<&Value> = ["initContainers", "containers"]
+            .into_iter()
+            .flat_map(|list| spec[list].as_array().into_iter().flatten())
+            .collect();
+        assert!(!containers.is_empty(), "{path}");
+        for container in containers {
+            let security = &container["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{path}");
+            assert_eq!(security["readOnlyRootFilesystem"], true, "{path}");
+            assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{path}");
+            assert!(security["privileged"].is_null(), "{path}");
+        }
+    }
+    assert!(seen >= 1, "found no PodTemplate");
 }
 
 #[test]

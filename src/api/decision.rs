@@ -3,16 +3,16 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::GateStatus;
 use super::reasons::{Cause, Reason, Step, Verdict};
 use super::scalars::Color;
+use super::{GateStatus, LimitEvidence};
 
 /// The version of [`Decision`] that is written.
 pub const DECISION_VERSION: u32 = 1;
 
 /// One decision of the operator about one ModelRollout, as it is written to the log. Readers must pass over fields and
 /// words that they do not know: within a version some may be added, and none is taken away or changes its meaning.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// Always `Decision`: what tells these lines from other log lines.
@@ -106,7 +106,7 @@ pub enum DecisionKind {
 }
 
 /// What the evidence said of one gate.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionGate {
     /// Name of the gate.
@@ -133,6 +133,12 @@ pub struct DecisionGate {
     pub needed: Option<i64>,
     /// What was counted, and what is missing, in a sentence for people.
     pub message: String,
+    /// What it was judged by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<LimitEvidence>,
+    /// It is shown only: nothing is held and nothing goes back for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl From<&GateStatus> for DecisionGate {
@@ -146,6 +152,8 @@ impl From<&GateStatus> for DecisionGate {
             samples: gate.samples,
             needed: gate.needed,
             message: gate.message.clone(),
+            evidence: gate.evidence.clone(),
+            dry_run: gate.dry_run,
         }
     }
 }

@@ -16,7 +16,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt as _;
 use serde_json::Value;
 
-pub use scalars::{Color, DurationText, LatencyText, Percent};
+pub use scalars::{Color, Confidence, DurationText, LatencyText, Percent, WarmupText};
 pub use spec::*;
 pub use status::*;
 

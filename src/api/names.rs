@@ -23,6 +23,8 @@ pub const FINALIZER: &str = "modelrollout.dev/traffic";
 
 /// Label on the objects that we create.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Label of our Jobs and their Pods: the uid of their ModelRollout.
+pub const LABEL_ROLLOUT_UID: &str = "modelrollout.dev/rollout-uid";
 /// Value of [`LABEL_MANAGED_BY`].
 pub const MANAGED_BY: &str = "modelrollout";
 
@@ -32,6 +34,8 @@ pub const MANAGER_STATUS: &str = "modelrollout.dev/status";
 pub const MANAGER_TRAFFIC: &str = "modelrollout.dev/traffic";
 /// Field manager of the scale subresource.
 pub const MANAGER_SCALE: &str = "modelrollout.dev/scale";
+/// Field manager of Jobs that judge.
+pub const MANAGER_JOBS: &str = "modelrollout.dev/jobs";
 /// Field manager of the finalizer and of removing acts.
 pub const MANAGER_META: &str = "modelrollout.dev/meta";
 
@@ -61,6 +65,15 @@ pub fn anchor_name(name: &str) -> String {
     suffixed(name, "-anchor")
 }
 
+/// Name of the Job of `gate` of the rollout `name`, for the stage that `key` stands for. At most 63 characters: Pods carry
+/// it as a label.
+pub fn job_name(name: &str, gate: &str, key: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    let [a, b, c, d, e, ..] = <[u8; 32]>::from(Sha256::digest(format!("{name}/{gate}/{key}")));
+    let head: String = format!("{name}-{gate}").replace('.', "-").chars().take(63 - 11).collect();
+    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}", head.trim_end_matches('-'))
+}
+
 /// `name` + `suffix`; a name that would be too long is cut and gets a hash of the whole, so two long names stay apart.
 fn suffixed(name: &str, suffix: &str) -> String {
     use sha2::{Digest as _, Sha256};
@@ -83,6 +96,15 @@ mod tests {
     fn a_short_name_is_only_suffixed() {
         assert_eq!(canary_name("bot"), "bot-canary");
         assert_eq!(anchor_name("bot"), "bot-anchor");
+    }
+
+    #[test]
+    fn a_job_has_a_name_of_its_own_for_each_gate_and_stage() {
+        let name = job_name("support.bot", "schema", "1.5");
+        assert!(name.starts_with("support-bot-schema-"), "{name}");
+        assert_ne!(name, job_name("support.bot", "schema", "1.25"));
+        assert_ne!(name, job_name("support.bot", "other", "1.5"));
+        assert!(job_name(&"a".repeat(200), "schema", "1.5").len() <= 63);
     }
 
     #[test]

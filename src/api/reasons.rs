@@ -104,10 +104,64 @@ words! {
 }
 
 words! {
+    /// A limit of a gate.
+    LimitKind {
+        /// The largest share of bad requests, the longest latency, or the largest value.
+        Max,
+        /// The smallest value.
+        Min,
+        /// How much more of the requests may be bad than of the other color.
+        MaxIncrease,
+        /// How many times the other color's latency is fine.
+        MaxRatio,
+    }
+}
+
+words! {
+    /// How a limit was tested.
+    Test {
+        /// Before all samples are in: a sequential test that may be looked at any number of times.
+        Early,
+        /// By the share itself, once there are samples enough.
+        Share,
+        /// Whether no more requests are slow than of the other color, where the buckets can tell no more.
+        NoSlower,
+        /// By the number itself.
+        Value,
+    }
+}
+
+words! {
+    /// The span of time that was counted.
+    Span {
+        /// The stage, or the buffer, so far.
+        Stage,
+        /// About the last five minutes.
+        LastFiveMinutes,
+        /// About the last minute.
+        LastMinute,
+    }
+}
+
+words! {
+    /// How a Job that judges ended.
+    JobOutcome {
+        /// It succeeded: the gate passes.
+        Succeeded,
+        /// It failed: the gate fails.
+        Failed,
+        /// It was not done in time: the gate has no verdict.
+        DeadlineExceeded,
+    }
+}
+
+words! {
     /// Why an attempt went back.
     Cause {
         /// A gate failed.
         GateFailed,
+        /// A gate had no verdict for longer than its `maxHold`.
+        MaxHoldExceeded,
         /// The target lost the Pods that its share needs.
         ReadinessLost,
         /// Somebody asked for it by the act `modelrollout.dev/rollback`.
@@ -234,12 +288,36 @@ words! {
         StageRunning,
         /// Too few samples.
         InsufficientSamples,
+        /// The warm-up of the stage is not over.
+        WarmingUp,
+        /// The counters are there, and no request was counted yet.
+        NoTraffic,
         /// A gate has no data.
         NoData,
+        /// The newest sample is older than two scrapes.
+        StaleData,
         /// A gate's query failed.
         QueryFailed,
+        /// A gate's query or selector cannot be used as it is written.
+        InvalidQuery,
         /// A gate's answer makes no sense.
         InvalidData,
+        /// What was given as a counter is none.
+        NotACounter,
+        /// A gate's minSamples are so few that chance decides.
+        GateUnderpowered,
+        /// The PodTemplate of a `job` gate is missing.
+        JobTemplateMissing,
+        /// A Job that judges could not be made.
+        JobNotCreated,
+        /// A Job that judges runs.
+        JobRunning,
+        /// A Job that judges succeeded.
+        JobSucceeded,
+        /// A Job that judges failed.
+        JobFailed,
+        /// A Job that judges was not done in time.
+        JobDeadlineExceeded,
         /// The operator knows no source of that name.
         UnknownSource,
         /// The histogram's buckets are too coarse for a verdict.

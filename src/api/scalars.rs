@@ -61,7 +61,17 @@ impl From<&str> for DurationText {
 #[serde(transparent)]
 pub struct LatencyText(pub String);
 
-/// A share written in percent: `1%`, `0.5%`, `100%`.
+/// A length of time from zero to an hour: `0s`, `30s`, `5m`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WarmupText(pub String);
+
+/// How sure a verdict must be, in percent: `99%`, `99.9%`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Confidence(pub String);
+
+/// A share written in percent, above 0 and below 100: `1%`, `0.5%`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Percent(pub String);
@@ -110,9 +120,17 @@ text!(@schema LatencyText, 24,
     "self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",
     "must be a duration from 1ms to 1h, such as 250ms or 5s");
 
+text!(@schema WarmupText, 24,
+    "self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('1h')",
+    "must be a duration from 0s to 1h, such as 30s");
+
+text!(@schema Confidence, 8,
+    "self.matches('^9[0-9](\\\\.[0-9]{1,4})?%$')",
+    "must be a percentage from 90% to 99.9999%, such as 99.9%");
+
 text!(@schema Percent, 8,
-    "self.matches('^(100|[0-9]{1,2}(\\\\.[0-9]{1,3})?)%$')",
-    "must be a percentage from 0% to 100%, such as 1% or 0.5%");
+    "self.matches('^[0-9]{1,2}(\\\\.[0-9]{1,3})?%$') && !self.matches('^0{1,2}(\\\\.0{1,3})?%$')",
+    "must be a percentage above 0% and below 100%, such as 1% or 0.5%");
 
 text! {
     /// Schema of the name of a Deployment, ConfigMap or Ingress.
@@ -162,6 +180,20 @@ text! {
         max: 63,
         rule: "self.matches('^[A-Za-z0-9._~:-]+$')",
         message: "must be of letters, digits and . _ ~ : -"
+    }
+
+    /// Schema of a PromQL selector with placeholders.
+    pub(super) SelectorText {
+        max: 1024,
+        rule: "self.size() > 0 && !self.contains('{{window}}') && self.matches('^([^{]|\\\\{[^{]|\\\\{\\\\{(namespace|service|deployment)\\\\}\\\\})*$')",
+        message: "must be a PromQL selector whose placeholders are {{namespace}}, {{service}} and {{deployment}}, without blanks in them"
+    }
+
+    /// Schema of a PromQL query with placeholders.
+    pub(super) QueryText {
+        max: 2048,
+        rule: "self.size() > 0 && self.matches('^([^{]|\\\\{[^{]|\\\\{\\\\{(namespace|service|deployment|window)\\\\}\\\\})*$')",
+        message: "must be a PromQL query whose placeholders are {{namespace}}, {{service}}, {{deployment}} and {{window}}, without blanks in them"
     }
 
     /// Schema of a quantile.

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scalars::{
-    Color, DurationText, HeaderName, HeaderValue, Label, LatencyText, ModelName, ObjectName, Percent, Quantile,
-    ServiceName, Version,
+    Color, Confidence, DurationText, HeaderName, HeaderValue, Label, LatencyText, ModelName, ObjectName, Percent,
+    Quantile, QueryText, SelectorText, ServiceName, Version, WarmupText,
 };
 use super::status::ModelRolloutStatus;
 
@@ -253,20 +253,22 @@ pub enum Approval {
     Required,
 }
 
-/// One thing that is judged. Exactly one of `errorRate`, `latency` and `value` is given. In selectors and queries
-/// `{{namespace}}`, `{{service}}` and `{{deployment}}` stand for the color's own, and `{{window}}` for the time since
-/// the stage began.
+/// One thing that is judged. Exactly one of `errorRate`, `latency`, `value` and `job` is given. In selectors and queries
+/// `{{namespace}}`, `{{service}}` and `{{deployment}}`, inside of a quoted label value, stand for the color's own; in the
+/// query of a `value` gate `{{window}}` stands for the time that is judged, such as `240s`.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[x_kube(
-    validation = Rule::new("(has(self.errorRate) ? 1 : 0) + (has(self.latency) ? 1 : 0) + (has(self.value) ? 1 : 0) == 1")
-        .message("a gate of spec.gates has exactly one of errorRate, latency and value")
+    validation = Rule::new("(has(self.errorRate) ? 1 : 0) + (has(self.latency) ? 1 : 0) + (has(self.value) ? 1 : 0) + (has(self.job) ? 1 : 0) == 1")
+        .message("a gate of spec.gates has exactly one of errorRate, latency, value and job"),
+    validation = Rule::new("has(self.errorRate) || has(self.latency) || (!has(self.minSamples) && !has(self.confidence))")
+        .message("minSamples and confidence are for gates that count requests: errorRate and latency")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GateSpec {
     /// Name of the gate, unique in this rollout.
     #[schemars(with = "Label")]
     pub name: String,
-    /// Name of the Prometheus to ask, of those that the operator was started with.
+    /// Name of the Prometheus to ask, of those that the operator was started with. A `job` gate asks none.
     #[serde(default = "default_source")]
     #[schemars(with = "Label")]
     pub source: String,
@@ -279,11 +281,30 @@ pub struct GateSpec {
     /// Any query that gives one number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<ValueGate>,
-    /// How many requests of the target must have been counted in the stage before the gate may pass or fail. The
-    /// default is five times what would hold one bad request at the limit: 100 at 5 %, 500 at 1 %.
+    /// A Job of your own that looks at the target once per stage and says yes or no by its exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobGate>,
+    /// How many requests of the target must have been counted in the stage before the gate may pass, or fail by its share
+    /// alone. What is plainly bad fails earlier. The default is fifteen times what would hold one bad request at the
+    /// limit: 300 at 5 %, 1500 at 1 %. Less than a third of that is obeyed, and told as `GateUnderpowered`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub min_samples: Option<i64>,
+    /// How sure a failure before all samples are in must be; `99.9%` if left out: of a thousand stages of a target that is
+    /// just at its limit at most one goes back early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
+    /// The beginning of each stage that does not count: caches fill, models load. Left out: 60 seconds, but at most a
+    /// fifth of the stage's hold. Errors that are plain send traffic back in it all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<WarmupText>,
+    /// How long after the end of the hold a stage may wait for a verdict of this gate; then traffic goes back. Left out:
+    /// it waits until there is one, or until a person passes the stage or goes back. It never promotes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_hold: Option<DurationText>,
+    /// Judged and shown, but nothing is held and nothing goes back for it: to try a gate out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// The source that a gate asks when it names none.
@@ -302,11 +323,11 @@ fn default_source() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct ErrorRateGate {
     /// Selector of the counters of bad requests, such as `http_requests_total{service="{{service}}",code=~"5.."}`. A
-    /// plain selector, no expression: we count its samples ourselves, exactly.
-    #[schemars(length(min = 1, max = 1024))]
+    /// plain selector, no expression: its samples are counted one by one, exactly.
+    #[schemars(with = "SelectorText")]
     pub bad: String,
     /// Selector of the counters of all requests.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(with = "SelectorText")]
     pub total: String,
     /// The largest share of bad requests that is fine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,8 +346,8 @@ pub struct ErrorRateGate {
 #[serde(rename_all = "camelCase")]
 pub struct LatencyGate {
     /// Selector of the buckets of a classic histogram in seconds, such as
-    /// `http_request_duration_seconds_bucket{service="{{service}}"}`.
-    #[schemars(length(min = 1, max = 1024))]
+    /// `http_request_duration_seconds_bucket{service="{{service}}"}`, or of a native histogram, which has no `_bucket`.
+    #[schemars(with = "SelectorText")]
     pub histogram: String,
     /// The quantile that is judged, such as `"0.99"`.
     #[schemars(with = "Quantile")]
@@ -349,8 +370,9 @@ pub struct LatencyGate {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ValueGate {
-    /// A PromQL query that gives one number: a scalar, or a vector of one series.
-    #[schemars(length(min = 1, max = 2048))]
+    /// A PromQL query that gives one number: a scalar, or a vector of one series. It fails when two readings in a row, at
+    /// least ten seconds apart, are over the limit.
+    #[schemars(with = "QueryText")]
     pub query: String,
     /// The smallest that is fine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,6 +380,24 @@ pub struct ValueGate {
     /// The largest that is fine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
+}
+
+/// A Job that judges. It is made once per stage, when the warm-up is over, from a `PodTemplate` object of the same
+/// namespace, with the environment variables `ROLLOUT`, `COLOR`, `SERVICE`, `STAGE`, `PROMPT_VERSION` and `MODEL` in every
+/// container. It passes when the Job succeeds, fails when it fails, and is held when it is not done in time.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobGate {
+    /// Name of the PodTemplate.
+    #[schemars(with = "ObjectName")]
+    pub pod_template_name: String,
+    /// How long the Job may take; then it is ended, and the gate has no verdict.
+    #[serde(default = "default_deadline")]
+    pub deadline: DurationText,
+}
+
+fn default_deadline() -> DurationText {
+    "10m".into()
 }
 
 /// What happens before the target gets traffic.

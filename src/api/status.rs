@@ -7,7 +7,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::reasons::{Cause, Outcome, Phase, Role, Step, Verdict};
+use super::reasons::{Cause, JobOutcome, LimitKind, Outcome, Phase, Role, Span, Step, Test, Verdict};
 use super::scalars::Color;
 
 /// What the operator saw, did and waits for.
@@ -233,6 +233,16 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub baseline: Vec<Evidence>,
+    /// Gates that were over their limit when they were last judged: a second time in a row fails them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["gate".into()]))]
+    pub breaches: Vec<Breach>,
+    /// The Jobs of this stage's `job` gates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["gate".into()]))]
+    pub jobs: Vec<JobRecord>,
     /// Replicas of `to` before it was prepared; it returns to them after a rollback.
     pub replicas_before: i32,
     /// Replicas of `from` when the attempt began; what a share of traffic needs is counted from them.
@@ -262,6 +272,33 @@ pub struct Attempt {
     pub drain_until: Option<Time>,
 }
 
+/// A gate that was over its limit once.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breach {
+    /// Name of the gate.
+    pub gate: String,
+    /// When it was first seen over the limit.
+    pub at: Time,
+    /// Requests of the target that were counted then; 0 for a `value` gate.
+    pub samples: i64,
+}
+
+/// A Job that judges a stage.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobRecord {
+    /// Name of the gate.
+    pub gate: String,
+    /// Name of the Job.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// How it ended; it need not be there any more then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "JobOutcome")]
+    pub outcome: Option<JobOutcome>,
+}
+
 /// What was counted of one gate and one color between the start of the stage and `through`.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -277,6 +314,12 @@ pub struct Evidence {
     /// Bad requests, of an `errorRate` gate.
     #[serde(default)]
     pub bad: i64,
+    /// Those of `total` that came in the warm-up.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warmup_total: i64,
+    /// Those of `bad` that came in the warm-up.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warmup_bad: i64,
     /// Upper bounds of the histogram's buckets in seconds, rising, without `+Inf`, of a `latency` gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -285,6 +328,45 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub counts: Vec<i64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands it over so
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// What was counted for one limit of a gate: with the samples needed, enough to judge it again.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitEvidence {
+    /// Which limit.
+    pub limit: LimitKind,
+    /// Which test said so.
+    pub test: Test,
+    /// Of which span of time.
+    pub span: Span,
+    /// The limit as a number: the share of requests that may be bad, or by which it may be above the other color's (0 to
+    /// 1); of a `value` gate the smallest or largest value.
+    pub threshold: f64,
+    /// Requests of the target; of a `value` gate, readings in a row.
+    pub samples: i64,
+    /// Those of them that were bad: failed, or took longer than `longerThan`; of a `value` gate, that were over the limit.
+    pub bad: i64,
+    /// Of a `latency` gate: the bucket bound in seconds that parts slow requests from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longer_than: Option<f64>,
+    /// Requests of the other color, if they were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_samples: Option<i64>,
+    /// Those of them that were bad.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline_bad: Option<i64>,
+    /// Of a `value` gate: the last reading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// How sure the test had to be, from 0 to 1 (`Early` and `NoSlower` only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
 }
 
 /// The last verdict of one gate.
@@ -309,12 +391,19 @@ pub struct GateStatus {
     /// How many are needed for a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<i64>,
+    /// When there will be so many, at the rate so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta: Option<Time>,
     /// One sentence: what was counted, and what is missing.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// Of a `value` gate: when a reading was first over the limit; the next one that is fails it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub breached_at: Option<Time>,
+    /// What it was judged by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub evidence: Vec<LimitEvidence>,
+    /// It is shown only: nothing is held and nothing goes back for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 /// An act (an annotation) that was seen once.
@@ -393,13 +482,17 @@ pub struct HistoryEntry {
 }
 
 /// The last verdict of a gate in an attempt that ended.
-#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GateRecord {
     /// Name of the gate.
     pub name: String,
     /// What the evidence said.
     pub verdict: Verdict,
+    /// A word for why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub reason: String,
     /// The limit that it was judged by.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
@@ -407,6 +500,16 @@ pub struct GateRecord {
     /// The sentence that went with it.
     #[schemars(length(max = 256))]
     pub message: String,
+    /// Requests that were needed for a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<i64>,
+    /// What it was judged by. With `needed` the verdict can be reckoned again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub evidence: Vec<LimitEvidence>,
+    /// It was shown only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl Attempt {

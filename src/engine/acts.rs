@@ -146,7 +146,7 @@ fn approve(scene: Scene<'_>, draft: &mut Draft, value: &str) -> Effect {
         .stored
         .gates
         .iter()
-        .filter(|gate| over && gate.verdict == Verdict::Hold && waivable(reason_of(gate)))
+        .filter(|gate| over && !gate.dry_run && gate.verdict == Verdict::Hold && waivable(reason_of(gate)))
         .map(|gate| format!("{}: {}", gate.name, gate.message))
         .collect();
     let approved = !required || attempt.approved_stage == Some(number);

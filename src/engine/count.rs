@@ -23,6 +23,10 @@ pub enum Tally {
     NotACounter,
 }
 
+/// A counter that starts anew falls to about zero. A series that falls by less than half so often, and at every third
+/// change, is a gauge.
+const FALLS: u32 = 5;
+
 /// Adds up what `series` counted after `from`, up to and including `to` (unix times in seconds).
 ///
 /// The step from the last sample at or before `from` to the first after it counts, so the counts of two spans that meet
@@ -32,6 +36,7 @@ pub fn tally(series: &[Series], from: f64, to: f64) -> Tally {
     let mut sum = 0.0_f64;
     for one in series {
         let mut last = 0.0_f64;
+        let (mut changes, mut falls) = (0, 0);
         for &(at, value) in &one.samples {
             if !value.is_finite() || value < 0.0 {
                 return Tally::NotACounter;
@@ -39,10 +44,15 @@ pub fn tally(series: &[Series], from: f64, to: f64) -> Tally {
             if at > to {
                 break;
             }
+            changes += u32::from(value.total_cmp(&last).is_ne());
+            falls += u32::from(value < last && value > last / 2.0);
             if at > from {
                 sum += if value >= last { value - last } else { value };
             }
             last = value;
+        }
+        if falls >= FALLS && falls * 3 >= changes {
+            return Tally::NotACounter;
         }
     }
     if sum.fract() != 0.0 || sum >= 9_007_199_254_740_992.0 {
@@ -113,6 +123,49 @@ fn bound(le: &str) -> Option<f64> {
     le.parse().ok().filter(|bound: &f64| bound.is_finite())
 }
 
+/// A sample of a native histogram: the buckets that hold observations, as `(lower bound, upper bound, observations)`, not
+/// cumulative, and the count of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NativeSample {
+    /// Unix time in seconds.
+    pub at: f64,
+    /// All observations.
+    pub count: f64,
+    /// The buckets.
+    pub buckets: Vec<(f64, f64, f64)>,
+}
+
+/// Bounds of native histograms at resolution (schema) 2 are powers of the fourth root of two.
+const PER_OCTAVE: i32 = 4;
+/// The powers of two between which native histograms are read: 8 ms to 256 s.
+const OCTAVES: (i32, i32) = (-7, 8);
+
+/// A native histogram as a classic one, with four bounds per octave from 8 ms to 256 s. Bounds that lie inside of one of its
+/// buckets are left out: what is counted stays exact.
+pub fn native(labels: &BTreeMap<String, String>, samples: &[NativeSample]) -> Vec<Series> {
+    let bounds = (OCTAVES.0 * PER_OCTAVE..=OCTAVES.1 * PER_OCTAVE).map(|step| f64::from(step) / f64::from(PER_OCTAVE));
+    let bounds = bounds.map(f64::exp2).filter(|bound| {
+        let inside = |lower: f64, upper: f64| lower < bound * (1.0 - 1e-9) && upper > bound * (1.0 + 1e-9);
+        !samples.iter().flat_map(|sample| &sample.buckets).any(|(lower, upper, _)| inside(*lower, *upper))
+    });
+    let series = |le: String, count: &dyn Fn(&NativeSample) -> f64| {
+        let mut labels = labels.clone();
+        labels.insert("le".to_owned(), le);
+        Series { labels, samples: samples.iter().map(|sample| (sample.at, count(sample))).collect() }
+    };
+    let mut out: Vec<Series> = bounds
+        .map(|bound| {
+            let within = |sample: &NativeSample| {
+                let below = sample.buckets.iter().filter(|(_, upper, _)| *upper <= bound * (1.0 + 1e-9));
+                below.map(|(_, _, count)| count).sum()
+            };
+            series(bound.to_string(), &within)
+        })
+        .collect();
+    out.push(series("+Inf".to_owned(), &|sample| sample.count));
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +202,48 @@ mod tests {
         assert_eq!(tally(&[series(&[(1.0, 0.25), (2.0, 0.5)])], 0.0, 3.0), Tally::NotACounter);
         assert_eq!(tally(&[series(&[(1.0, -1.0)])], 0.0, 3.0), Tally::NotACounter);
         assert_eq!(tally(&[series(&[(1.0, f64::NAN)])], 0.0, 3.0), Tally::NotACounter);
+    }
+
+    #[test]
+    fn an_integer_gauge_is_told_by_its_falls_and_a_restarted_counter_is_not_one() {
+        let running: Vec<_> = [3.0, 2.0, 4.0, 3.0, 5.0, 4.0, 6.0, 5.0, 7.0, 6.0]
+            .iter()
+            .enumerate()
+            .map(|(at, v)| (at as f64, *v))
+            .collect();
+        assert_eq!(tally(&[series(&running)], 0.0, 19.0), Tally::NotACounter);
+        let restarts = [(0.0, 90.0), (1.0, 3.0), (2.0, 50.0), (3.0, 1.0), (4.0, 30.0), (5.0, 2.0), (6.0, 8.0)];
+        assert_eq!(tally(&[series(&restarts)], 0.0, 9.0), Tally::Count(3 + 47 + 1 + 29 + 2 + 6));
+    }
+
+    #[test]
+    fn a_native_histogram_is_counted_by_the_bounds_that_are_its_own() {
+        let step = |steps: i32| f64::exp2(f64::from(steps) / 8.0);
+        // resolution 3: eight buckets per octave
+        let sample = |at, counts: [f64; 3]| NativeSample {
+            at,
+            count: counts.iter().sum(),
+            buckets: vec![
+                (step(-1), step(0), counts[0]),
+                (step(0), step(1), counts[1]),
+                (step(16), step(17), counts[2]),
+            ],
+        };
+        let all = native(&BTreeMap::new(), &[sample(1.0, [5.0, 3.0, 0.0]), sample(2.0, [9.0, 3.0, 2.0])]);
+        let counted = buckets(&all, 1.0, 2.0).unwrap();
+        assert_eq!(counted.total, 6);
+        let at =
+            |bound: f64| counted.at_most[counted.bounds.iter().position(|one| (one - bound).abs() < 1e-9).unwrap()];
+        assert_eq!((at(0.5), at(1.0), at(4.0), at(step(18))), (0, 4, 4, 6));
+        // a coarse one has no bound inside of a bucket
+        let coarse = NativeSample { at: 1.0, count: 1.0, buckets: vec![(1.0, 2.0, 1.0)] };
+        let all = native(&BTreeMap::new(), &[coarse]);
+        let bounds = buckets(&all, 0.0, 1.0).unwrap().bounds;
+        assert!(
+            bounds.contains(&1.0) && bounds.contains(&2.0) && !bounds.iter().any(|b| *b > 1.0 && *b < 2.0),
+            "{bounds:?}"
+        );
+        assert!(bounds.len() <= 64);
     }
 
     #[test]

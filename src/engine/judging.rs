@@ -8,15 +8,16 @@ use super::draft::{Draft, Scene};
 use super::gate::{self, Judgement};
 use super::observed::{Answer, Counted, Counts, Reading};
 use super::plan::{Ask, BadAndTotal, GateNeed, GateQuery};
+use super::promql::{self, Names};
 use super::rollout::{Gate, Rollout, Rule, Stage};
-use super::time;
+use super::{jobs, time};
 use crate::api::reasons::{Reason, Verdict};
-use crate::api::{Attempt, Color, Evidence, GateStatus};
+use crate::api::{Attempt, Breach, Color, Evidence, GateStatus};
 
-/// A reading older than this is no evidence: whoever took it has stopped.
+/// A reading older than this, apart from the scrape interval, is no evidence: whoever took it has stopped.
 const STALE: Duration = Duration::from_secs(30);
 
-/// What the gates of a stage say together.
+/// What the gates of a stage say together. Gates that are only shown say nothing here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     /// The first gate that failed, with its sentence.
@@ -28,7 +29,15 @@ pub struct Judged {
 /// Whether a person may pass over a gate that has no verdict for this reason: evidence that will not come. What is broken has
 /// to be mended instead.
 pub fn waivable(reason: Reason) -> bool {
-    matches!(reason, Reason::InsufficientSamples | Reason::NoData | Reason::NoBaseline | Reason::BucketTooCoarse)
+    matches!(
+        reason,
+        Reason::InsufficientSamples
+            | Reason::NoTraffic
+            | Reason::NoData
+            | Reason::NoBaseline
+            | Reason::BucketTooCoarse
+            | Reason::JobDeadlineExceeded
+    )
 }
 
 /// Since when requests count, and under which key readings are taken.
@@ -42,10 +51,20 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn key(&self, rollout: &Rollout, attempt: &Attempt) -> String {
+    /// What evidence belongs to: attempt, stage, start of the clock, settings of the gates.
+    pub fn key(&self, rollout: &Rollout, attempt: &Attempt) -> String {
         let mark = self.stage.map_or_else(|| "buffer".to_owned(), |stage| stage.weight.to_string());
         let gates: Vec<&str> = rollout.gates_of(self.stage).iter().map(|gate| gate.name.as_str()).collect();
         format!("{}.{mark}.{}.{}.{}", attempt.id, self.since.as_second(), rollout.gates_hash(), gates.join(","))
+    }
+
+    /// The end of the warm-up. In the buffer there is none: the target has had traffic for long.
+    pub fn counts_from(&self, gate: &Gate) -> Timestamp {
+        self.stage.map_or(self.since, |stage| time::after(self.since, gate.warmup(stage.hold)))
+    }
+
+    fn over(&self, now: Timestamp) -> bool {
+        self.stage.is_some_and(|stage| now >= time::after(self.since, stage.hold))
     }
 }
 
@@ -58,14 +77,22 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
     let mut statuses = Vec::new();
     let mut evidence = Vec::new();
     for gate in &rollout.gates {
-        if !gates.iter().any(|one| one.name == gate.name) {
+        let is_job = matches!(gate.rule, Rule::Job { .. });
+        if !gates.iter().any(|one| one.name == gate.name) || is_job && window.stage.is_none() {
             statuses.push(idle(gate));
             continue;
         }
-        let reading = seen.readings.get(&gate.name).filter(|reading| reading.key == key);
-        let reading = reading.filter(|reading| time::between(reading.at, now) < STALE);
-        let status = judge(draft, attempt, window, gate, reading);
+        draft.wake_at(window.counts_from(gate));
+        let reading = seen.readings.get(&gate.name).filter(|reading| reading.key == key && fresh(reading, now));
+        let judgement = if is_job {
+            gate::judge_job(&jobs::state(scene, draft, attempt, window, gate))
+        } else {
+            judge(scene, attempt, window, gate, reading)
+        };
+        remember(attempt, gate, &judgement, reading.map_or(now, |reading| reading.at));
+        let status = status(gate, judgement);
         match status.verdict {
+            _ if gate.dry_run => {}
             Verdict::Fail if judged.failed.is_none() => {
                 judged.failed = Some((gate.name.clone(), status.message.clone()));
             }
@@ -80,15 +107,20 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
             _ => evidence.extend(attempt.evidence.iter().filter(|past| past.gate == gate.name).cloned()),
         }
     }
-    draft.need.gates = (!gates.is_empty()).then(|| GateNeed {
-        key,
-        since: window.since,
-        queries: gates.iter().map(|gate| query(rollout, attempt, window, gate)).collect(),
-        resume: attempt.evidence.clone(),
-    });
+    let queries: Vec<GateQuery> = gates.iter().filter_map(|gate| query(rollout, attempt, window, gate)).collect();
+    draft.need.gates = (!queries.is_empty()).then(|| GateNeed { key, queries, resume: attempt.evidence.clone() });
     draft.gates = Some(statuses);
     attempt.evidence = evidence;
     judged
+}
+
+/// Whether a reading is young enough to be evidence. Sources are asked once per scrape.
+fn fresh(reading: &Reading, now: Timestamp) -> bool {
+    let interval = match &reading.answer {
+        Answer::Counted { candidate, .. } => candidate.interval.unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
+    time::between(reading.at, now) < STALE + interval
 }
 
 /// The other color's counts of the stage that ends, to compare with once it has no traffic. All that was judged, not only
@@ -98,7 +130,9 @@ pub fn baseline(scene: Scene<'_>, attempt: &Attempt, window: &Window<'_>) -> Vec
     let judged = |gate: &str| {
         let reading = scene.seen.readings.get(gate).filter(|reading| reading.key == key)?;
         match &reading.answer {
-            Answer::Counted { baseline: Some(other), .. } => Some(record(gate, attempt.from, other, &other.now)),
+            Answer::Counted { baseline: Some(other), .. } => {
+                Some(record(gate, attempt.from, other, &other.now, &other.warmup))
+            }
             _ => None,
         }
     };
@@ -112,57 +146,62 @@ pub fn baseline(scene: Scene<'_>, attempt: &Attempt, window: &Window<'_>) -> Vec
     kept
 }
 
-fn judge(draft: &Draft, attempt: &Attempt, window: &Window<'_>, gate: &Gate, reading: Option<&Reading>) -> GateStatus {
-    let past = draft.stored.gates.iter().find(|past| past.name == gate.name);
-    let breached = past.and_then(|past| past.breached_at.clone());
-    // Too few to compare with will stay too few.
-    let kept = attempt.baseline.iter().find(|evidence| evidence.gate == gate.name).map(counts);
+/// How old a kept baseline may be.
+const BASELINE: Duration = Duration::from_mins(30);
+
+fn judge(
+    scene: Scene<'_>,
+    attempt: &Attempt,
+    window: &Window<'_>,
+    gate: &Gate,
+    reading: Option<&Reading>,
+) -> Judgement {
+    let kept = attempt.baseline.iter().find(|evidence| evidence.gate == gate.name && !window.concurrent);
+    // Too few to compare with will stay too few, and what was long ago says nothing of now.
+    let kept = kept.filter(|kept| time::between(kept.through.0, window.since) <= BASELINE).map(counts);
     let kept = kept.filter(|kept| kept.total >= gate.min_samples);
-    let evidence = match reading {
-        None => gate::Evidence::None,
-        Some(reading) => gate::Evidence::Answer {
-            answer: &reading.answer,
-            baseline: match &reading.answer {
-                Answer::Counted { baseline: Some(baseline), .. } if window.concurrent => Some(&baseline.now),
-                _ if window.concurrent => None,
-                _ => kept.as_ref(),
-            },
-            repeated: breached.as_ref().is_some_and(|first| reading.at >= time::after(first.0, Duration::from_secs(2))),
-        },
+    let on_record = attempt.evidence.iter().find(|past| past.gate == gate.name && past.color == attempt.to);
+    let evidence = gate::Evidence {
+        answer: reading.map(|reading| &reading.answer),
+        at: reading.map_or(scene.now, |reading| reading.at),
+        counts_from: window.counts_from(gate),
+        kept: kept.as_ref(),
+        on_record: on_record.map_or(0, |past| unsigned(past.total)),
+        breach: attempt.breaches.iter().find(|breach| breach.gate == gate.name),
+        over: window.over(scene.now),
     };
-    let judgement = gate::judge(&evidence, gate);
-    let over = judgement.reason == Reason::OverLimit && matches!(gate.rule, Rule::Value { .. });
-    let breached_at = over.then(|| breached.or_else(|| reading.map(|reading| time::floor(reading.at)))).flatten();
-    GateStatus { breached_at, ..status(gate, judgement) }
+    gate::judge(&evidence, gate)
+}
+
+/// Remembers that a gate is over its limit until it is within it again: that nothing can be read says nothing.
+fn remember(attempt: &mut Attempt, gate: &Gate, judgement: &Judgement, at: Timestamp) {
+    if judgement.verdict == Verdict::Pass {
+        attempt.breaches.retain(|breach| breach.gate != gate.name);
+    } else if judgement.reason == Reason::OverLimit && attempt.breaches.iter().all(|breach| breach.gate != gate.name) {
+        let samples = judgement.samples.map_or(0, signed);
+        attempt.breaches.push(Breach { gate: gate.name.clone(), at: time::floor(at), samples });
+    }
 }
 
 fn status(gate: &Gate, judgement: Judgement) -> GateStatus {
-    let count = |value: Option<u64>| value.map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+    let dry = if gate.dry_run { "dry run: " } else { "" };
     GateStatus {
         name: gate.name.clone(),
         verdict: judgement.verdict,
         reason: judgement.reason.as_str().to_owned(),
         value: judgement.value,
         baseline: judgement.baseline,
-        samples: count(judgement.samples),
-        needed: count(judgement.needed),
-        message: judgement.message.chars().take(1024).collect(),
-        breached_at: None,
+        samples: judgement.samples.map(signed),
+        needed: judgement.needed.map(signed),
+        eta: judgement.eta.map(time::ceil),
+        message: dry.chars().chain(judgement.message.chars()).take(1024).collect(),
+        evidence: judgement.evidence,
+        dry_run: gate.dry_run,
     }
 }
 
 fn idle(gate: &Gate) -> GateStatus {
-    let message = "not judged in this stage".to_owned();
-    let judgement = Judgement {
-        verdict: Verdict::Hold,
-        reason: Reason::NotInThisStage,
-        value: None,
-        baseline: None,
-        samples: None,
-        needed: None,
-        message,
-    };
-    status(gate, judgement)
+    status(gate, Judgement::new(Verdict::Hold, Reason::NotInThisStage, "not judged in this stage"))
 }
 
 /// The reason of a verdict.
@@ -170,59 +209,77 @@ pub fn reason_of(status: &GateStatus) -> Reason {
     Reason::ALL.iter().copied().find(|reason| reason.as_str() == status.reason).unwrap_or(Reason::NoData)
 }
 
-fn query(rollout: &Rollout, attempt: &Attempt, window: &Window<'_>, gate: &Gate) -> GateQuery {
+/// What to ask for `gate`; nothing if its selectors cannot be used, or if it asks nobody.
+fn query(rollout: &Rollout, attempt: &Attempt, window: &Window<'_>, gate: &Gate) -> Option<GateQuery> {
+    let metrics = gate.metrics.clone().ok()?;
     let compared = window.concurrent && gate.rule.compares();
     let fill = |text: &str, color: Color| fill(rollout, text, color);
     let other = |text: &str| compared.then(|| fill(text, attempt.from));
-    let ask = match &gate.rule {
-        Rule::ErrorRate { bad, total, .. } => Ask::ErrorRate {
-            candidate: BadAndTotal { bad: fill(bad, attempt.to), total: fill(total, attempt.to) },
-            baseline: other(bad).zip(other(total)).map(|(bad, total)| BadAndTotal { bad, total }),
-        },
-        Rule::Latency { histogram, .. } => {
-            Ask::Histogram { candidate: fill(histogram, attempt.to), baseline: other(histogram) }
+    let counts_from = window.counts_from(gate);
+    let (since, ask) = match &gate.rule {
+        Rule::ErrorRate { bad, total, .. } => {
+            let ask = Ask::ErrorRate {
+                candidate: BadAndTotal { bad: fill(bad, attempt.to), total: fill(total, attempt.to) },
+                baseline: other(bad).zip(other(total)).map(|(bad, total)| BadAndTotal { bad, total }),
+            };
+            // Plain errors act in the warm-up too.
+            (window.since, ask)
         }
-        Rule::Value { query, .. } => Ask::Value { query: fill(query, attempt.to) },
+        Rule::Latency { histogram, .. } => {
+            let ask = Ask::Histogram { candidate: fill(histogram, attempt.to), baseline: other(histogram) };
+            (counts_from, ask)
+        }
+        Rule::Value { query, .. } => (counts_from, Ask::Value { query: fill(query, attempt.to) }),
+        Rule::Job { .. } => return None,
     };
-    GateQuery { gate: gate.name.clone(), source: gate.source.clone(), candidate: attempt.to, ask }
+    let (gate, source) = (gate.name.clone(), gate.source.clone());
+    Some(GateQuery { gate, source, candidate: attempt.to, since, warm_until: counts_from, metrics, ask })
 }
 
-/// Fills in the placeholders of one color. The values are names that Kubernetes has checked: nothing in them needs
-/// escaping in PromQL.
+/// Fills in the placeholders of one color.
 fn fill(rollout: &Rollout, text: &str, color: Color) -> String {
     let side = rollout.side(color);
-    text.replace("{{namespace}}", &rollout.namespace)
-        .replace("{{service}}", &side.service)
-        .replace("{{deployment}}", &side.deployment)
+    let names = Names { namespace: &rollout.namespace, service: &side.service, deployment: &side.deployment };
+    promql::fill(text, &names)
 }
 
 fn on_record(attempt: &Attempt, gate: &str, reading: &Reading) -> Vec<Evidence> {
     let Answer::Counted { candidate, baseline } = &reading.answer else { return Vec::new() };
-    let mut records = vec![record(gate, attempt.to, candidate, &candidate.settled)];
-    records.extend(baseline.as_ref().map(|other| record(gate, attempt.from, other, &other.settled)));
+    let settled = |color, counted: &Counted| record(gate, color, counted, &counted.settled, &counted.warmup_settled);
+    let mut records = vec![settled(attempt.to, candidate)];
+    records.extend(baseline.as_ref().map(|other| settled(attempt.from, other)));
     records
 }
 
-fn record(gate: &str, color: Color, counted: &Counted, counts: &Counts) -> Evidence {
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+fn record(gate: &str, color: Color, counted: &Counted, counts: &Counts, warmup: &Counts) -> Evidence {
     Evidence {
         gate: gate.to_owned(),
         color,
         through: time::floor(counted.through),
-        total: number(counts.total),
-        bad: number(counts.bad),
+        total: signed(counts.total),
+        bad: signed(counts.bad),
+        warmup_total: signed(warmup.total),
+        warmup_bad: signed(warmup.bad),
         bounds: counts.bounds.clone(),
-        counts: counts.at_most.iter().map(|count| number(*count)).collect(),
+        counts: counts.at_most.iter().map(|count| signed(*count)).collect(),
     }
 }
 
+/// What was counted after the warm-up.
 fn counts(evidence: &Evidence) -> Counts {
-    let number = |value: i64| u64::try_from(value).unwrap_or(0);
     Counts {
-        total: number(evidence.total),
-        bad: number(evidence.bad),
+        total: unsigned(evidence.total.saturating_sub(evidence.warmup_total)),
+        bad: unsigned(evidence.bad.saturating_sub(evidence.warmup_bad)),
         bounds: evidence.bounds.clone(),
-        at_most: evidence.counts.iter().map(|count| number(*count)).collect(),
+        at_most: evidence.counts.iter().map(|count| unsigned(*count)).collect(),
         seen: true,
     }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }

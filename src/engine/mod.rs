@@ -12,15 +12,18 @@ mod deletion;
 mod draft;
 mod drift;
 pub mod gate;
+mod jobs;
 mod judging;
 pub mod observed;
 pub mod plan;
 mod preflight;
+pub mod promql;
 pub mod readiness;
 mod refresh;
 mod report;
 mod rest;
 pub mod rollout;
+pub mod stats;
 pub mod time;
 pub mod traffic;
 
@@ -60,6 +63,7 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
     let asked = if blind { acts::Asked::default() } else { acts::read(scene, draft) };
     let problem = if draft.open_attempt().is_some() {
         attempt::advance(scene, draft, &asked);
+        jobs::clean(scene, draft);
         None
     } else {
         rest::run(scene, draft, &asked).err()

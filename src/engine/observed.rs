@@ -1,12 +1,13 @@
 //! What the shell saw, as plain facts. Each says how we know: `Found`, `Missing` or `Unreadable`; unreadable is never
 //! missing. Nothing in here decides.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::reasons::Reason;
+use crate::api::reasons::{JobOutcome, Reason, Span};
 use crate::api::{Color, names};
 
 /// A fact about one object, and how we know it.
@@ -72,6 +73,12 @@ pub struct Observed {
     pub anchor: Lookup<IngressSeen>,
     /// The newest reading of each gate, by the gate's name.
     pub readings: BTreeMap<String, Reading>,
+    /// Our Jobs that judge, by name; unreadable unless they are watched.
+    pub jobs: Lookup<BTreeMap<String, JobSeen>>,
+    /// Labels of the Pods of the PodTemplates that Jobs are made from, by name; unreadable unless they are watched.
+    pub job_templates: BTreeMap<String, Lookup<Labels>>,
+    /// Jobs that could not be made lately: why, and when that was tried.
+    pub job_refusals: BTreeMap<String, (String, Timestamp)>,
     /// Name of an older ModelRollout that uses one of our Deployments, Services or Ingresses.
     pub elder: Option<String>,
     /// Time that the ingress controller is given to follow a write.
@@ -317,19 +324,48 @@ pub enum Answer {
     },
     /// One number.
     Value(f64),
-    /// No usable answer: `NoData`, `QueryFailed`, `InvalidData` or `UnknownSource`, with a sentence.
+    /// No usable answer: `NoData`, `QueryFailed`, `InvalidData`, `NotACounter` or `UnknownSource`, with a sentence.
     Problem(Reason, String),
 }
 
+/// Labels of Pods.
+pub type Labels = BTreeMap<String, String>;
+
+/// A Job of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSeen {
+    /// Its uid.
+    pub uid: String,
+    /// How it ended; none while it runs.
+    pub outcome: Option<JobOutcome>,
+}
+
 /// Exact counts of one color since the start of the window.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// Up to the newest sample.
     pub now: Counts,
+    /// Those of `now` that came in the warm-up.
+    pub warmup: Counts,
     /// Up to [`Self::through`]: what is safe to store, since every sample up to there has arrived.
     pub settled: Counts,
+    /// Those of `settled` that came in the warm-up.
+    pub warmup_settled: Counts,
     /// See [`Self::settled`].
     pub through: Timestamp,
+    /// Of about the last five minutes and the last minute, where the window is older than that.
+    pub recent: Vec<(Span, Counts)>,
+    /// Time of the newest sample.
+    pub newest: Option<Timestamp>,
+    /// Time between two samples, as far as that is known.
+    pub interval: Option<Duration>,
+}
+
+impl Counted {
+    /// All but the warm-up.
+    pub fn judged(&self) -> Cow<'_, Counts> {
+        if self.warmup.total == 0 { Cow::Borrowed(&self.now) } else { Cow::Owned(self.now.since(&self.warmup)) }
+    }
 }
 
 /// Counts of requests. Integers: `increase()` extrapolates and misses the first burst of a new series.
@@ -345,4 +381,19 @@ pub struct Counts {
     pub at_most: Vec<u64>,
     /// Whether the selector of all requests matched any series at all.
     pub seen: bool,
+}
+
+impl Counts {
+    /// What was counted after `earlier`, which counted from the same start.
+    #[must_use]
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        let before = earlier.at_most.iter().copied().chain(std::iter::repeat(0));
+        Counts {
+            total: self.total.saturating_sub(earlier.total),
+            bad: self.bad.saturating_sub(earlier.bad),
+            bounds: self.bounds.clone(),
+            at_most: self.at_most.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect(),
+            seen: self.seen,
+        }
+    }
 }

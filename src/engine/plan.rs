@@ -73,6 +73,15 @@ pub enum Action {
         /// The paths to change.
         paths: Vec<PathSwitch>,
     },
+    /// Make a Job that judges. That there is one of its name is done; that it cannot be made stops nothing else.
+    CreateJob(JobWant),
+    /// Delete a Job of ours that nobody waits for any more, with its uid as the precondition, and its Pods with it.
+    DeleteJob {
+        /// Its name.
+        name: String,
+        /// Its uid.
+        uid: String,
+    },
     /// Set the replicas of a Deployment through its `scale` subresource.
     Scale {
         /// Its name.
@@ -84,6 +93,19 @@ pub enum Action {
         /// For a scale-down: the Ingresses must be read once more and must not name this Service in any backend.
         unless_serving: Option<ServingCheck>,
     },
+}
+
+/// A Job that judges a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobWant {
+    /// Its name.
+    pub name: String,
+    /// Name of the PodTemplate that it is made from.
+    pub template: String,
+    /// How long it may take.
+    pub deadline: Duration,
+    /// Environment variables of every container, as name and value.
+    pub env: Vec<(String, String)>,
 }
 
 /// Guards a scale-down: none of `ingresses` may name `service`.
@@ -207,16 +229,16 @@ pub struct Need {
     pub prompts: BTreeSet<Color>,
     /// Ask the metrics sources.
     pub gates: Option<GateNeed>,
+    /// Watch our Jobs, and these PodTemplates that they are made from. Nothing if it is empty.
+    pub job_templates: BTreeSet<String>,
 }
 
-/// What to ask the metrics sources, since when.
+/// What to ask the metrics sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateNeed {
     /// Changes whenever earlier evidence becomes void: attempt, stage, start of its clock, gate settings.
     pub key: String,
-    /// Requests after this instant count.
-    pub since: Timestamp,
-    /// One for each gate of the stage.
+    /// One for each gate of the stage that asks.
     pub queries: Vec<GateQuery>,
     /// Counts that are on record already (after a restart): go on from their `through`.
     pub resume: Vec<Evidence>,
@@ -231,6 +253,12 @@ pub struct GateQuery {
     pub source: String,
     /// The target's color.
     pub candidate: Color,
+    /// Requests after this instant are counted.
+    pub since: Timestamp,
+    /// Until when what is counted belongs to the warm-up.
+    pub warm_until: Timestamp,
+    /// Names of the metrics that must be counters, or a histogram's.
+    pub metrics: Vec<String>,
     /// What to ask.
     pub ask: Ask,
 }

@@ -1,8 +1,9 @@
 //! Does what the rollout refers to exist and fit together? Looked at before anything is written, and before every raise;
 //! what is wrong becomes a condition with a sentence that says what to do.
 
-use super::observed::{ByColor, ColorSeen, IngressSeen, Lookup, Observed, PathSeen, PortSeen};
-use super::rollout::{Dialect, Rollout};
+use super::jobs;
+use super::observed::{ByColor, ColorSeen, IngressSeen, Lookup, NOT_YET, Observed, PathSeen, PortSeen};
+use super::rollout::{Dialect, Gate, Rollout, Rule};
 use super::traffic::{self, Backend};
 use crate::api::reasons::Reason;
 use crate::api::{Color, ModelRollout, names};
@@ -53,7 +54,39 @@ pub fn fit(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
     for color in Color::BOTH {
         side(rollout, seen, color)?;
     }
-    others(rollout, seen)
+    others(rollout, seen)?;
+    gates(rollout, seen)
+}
+
+/// Every gate that acts can be asked as it is written.
+fn gates(rollout: &Rollout, seen: &Observed) -> Result<(), Problem> {
+    for gate in rollout.gates.iter().filter(|gate| !gate.dry_run) {
+        if let Err(fault) = &gate.metrics {
+            return problem(Reason::InvalidQuery, format!("gate {}: {fault}; correct spec.gates", gate.name));
+        }
+        let Rule::Job { template, .. } = &gate.rule else { continue };
+        match seen.job_templates.get(template) {
+            Some(Lookup::Missing) => {
+                let message = format!("gate {}: create the PodTemplate {template}, or correct the name", gate.name);
+                return problem(Reason::JobTemplateMissing, message);
+            }
+            Some(Lookup::Found(labels)) => {
+                if let Some(message) = jobs::serves(rollout, seen, template, labels) {
+                    return problem(Reason::ServicesOverlap, format!("gate {}: {message}", gate.name));
+                }
+            }
+            Some(Lookup::Unreadable(why)) if why != NOT_YET => {
+                let message = format!(
+                    "gate {}: PodTemplate {template}: {why}; the operator may make Jobs only if its chart was installed with jobGates.enabled",
+                    gate.name
+                );
+                return problem(Reason::JobTemplateMissing, message);
+            }
+            // it is looked at only while an attempt is open
+            Some(Lookup::Unreadable(_)) | None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Checks everything about the side of `color` that traffic needs.
@@ -237,7 +270,25 @@ pub fn taken(ingress: &IngressSeen) -> Problem {
 
 /// What does not stand in the way but may hurt later, each with what to do about it.
 pub fn advice(rollout: &Rollout, seen: &Observed) -> Vec<Problem> {
-    Color::BOTH.into_iter().flat_map(|color| advice_on(rollout, seen.colors.get(color), color)).collect()
+    let sides = Color::BOTH.into_iter().flat_map(|color| advice_on(rollout, seen.colors.get(color), color));
+    sides.chain(rollout.gates.iter().filter_map(advice_on_gate)).collect()
+}
+
+fn advice_on_gate(gate: &Gate) -> Option<Problem> {
+    if let Some(fault) = gate.metrics.as_ref().err().filter(|_| gate.dry_run) {
+        let message = format!("gate {}, a dry run, is not judged: {fault}", gate.name);
+        return Some(Problem { reason: Reason::InvalidQuery, message });
+    }
+    let least = gate.least_samples();
+    (gate.rule.counts() && gate.min_samples < least).then(|| Problem {
+        reason: Reason::GateUnderpowered,
+        message: format!(
+            "gate {} judges by {} requests, so few that chance decides: minSamples of at least {least}, better {}, tells a good release from a bad one",
+            gate.name,
+            gate.min_samples,
+            3 * least
+        ),
+    })
 }
 
 /// Answers of a model stream for minutes: less than this between preStop and the end of the grace period cuts them.

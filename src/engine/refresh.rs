@@ -5,6 +5,7 @@ use super::draft::Draft;
 use super::plan::REFRESH;
 use super::time;
 use crate::api::ModelRolloutStatus;
+use crate::api::reasons::Reason;
 use k8s_openapi::jiff::Timestamp;
 
 /// Keeps the stored numbers if nothing that matters changed and they are young.
@@ -30,11 +31,18 @@ fn without_numbers(status: &ModelRolloutStatus) -> ModelRolloutStatus {
     let mut out = status.clone();
     out.refreshed_at = None;
     out.summary.message.clear();
+    out.summary.gates.clear();
     for gate in &mut out.gates {
         gate.value = None;
         gate.baseline = None;
         gate.samples = None;
+        gate.eta = None;
+        gate.evidence.clear();
         gate.message.clear();
+        // that requests begin to come is no change of a verdict
+        if [Reason::WarmingUp, Reason::NoTraffic].iter().any(|early| early.as_str() == gate.reason) {
+            Reason::InsufficientSamples.as_str().clone_into(&mut gate.reason);
+        }
     }
     for color in &mut out.colors {
         color.ready = 0;

@@ -115,9 +115,14 @@ fn in_force(attempt: &Attempt) -> i32 {
     if attempt.step == Step::Buffering { 100 } else { attempt.share() }
 }
 
+/// The gates that have a say in this stage.
+fn acting(gates: &[GateStatus]) -> impl Iterator<Item = &GateStatus> {
+    gates.iter().filter(|gate| gate.reason != Reason::NotInThisStage.as_str() && !gate.dry_run)
+}
+
 /// `1/2 passing: p99 …` for the column.
 fn tally(gates: &[GateStatus]) -> String {
-    let judged: Vec<_> = gates.iter().filter(|gate| gate.reason != Reason::NotInThisStage.as_str()).collect();
+    let judged: Vec<_> = acting(gates).collect();
     if judged.is_empty() {
         return String::new();
     }
@@ -186,13 +191,13 @@ fn advice(scene: Scene<'_>) -> (Truth, Reason, String) {
 
 fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
     let kind = ConditionType::GatesPassing;
-    if scene.rollout.gates.is_empty() {
-        out.set(
-            kind,
-            Truth::Unknown,
-            Reason::NoGates,
-            "there are no gates: stages pass by time and readiness alone; add spec.gates to have them judged",
-        );
+    if scene.rollout.gates.iter().all(|gate| gate.dry_run) {
+        let message = if scene.rollout.gates.is_empty() {
+            "there are no gates: stages pass by time and readiness alone; add spec.gates to have them judged"
+        } else {
+            "every gate is a dry run: stages pass by time and readiness alone; status.gates shows what they would have said"
+        };
+        out.set(kind, Truth::Unknown, Reason::NoGates, message);
         return;
     }
     if draft.gates.is_none() {
@@ -210,7 +215,7 @@ fn gates(scene: Scene<'_>, draft: &Draft, out: &mut Conditions<'_>) {
         }
         return;
     }
-    let judged = || draft.status.gates.iter().filter(|gate| gate.reason != Reason::NotInThisStage.as_str());
+    let judged = || acting(&draft.status.gates);
     let told = |gate: &GateStatus| format!("{}: {}", gate.name, gate.message);
     if let Some(failed) = judged().find(|gate| gate.verdict == Verdict::Fail) {
         out.set(kind, Truth::False, Reason::GateFailed, told(failed));

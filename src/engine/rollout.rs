@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::observed::ByColor;
-use super::time;
+use super::{promql, time};
 use crate::api::{self, Color, ColorSpec, GateSpec, ModelRollout, StageSpec};
 
 /// A rollout whose settings have been read.
@@ -121,7 +121,20 @@ pub struct Gate {
     pub rule: Rule,
     /// Requests needed for a verdict.
     pub min_samples: u64,
+    /// The chance that an early failure may be wrong, for a target that is just at its limit.
+    pub alpha: f64,
+    /// The beginning of a stage that does not count, if the user has set it.
+    pub warmup: Option<Duration>,
+    /// How long after the hold the stage may wait for a verdict.
+    pub max_hold: Option<Duration>,
+    /// Whether it is shown only.
+    pub dry_run: bool,
+    /// Names of the metrics that it counts, or why its selectors or its query cannot be used.
+    pub metrics: Result<Vec<String>, String>,
 }
+
+/// The warm-up that nobody has set.
+const WARMUP: Duration = Duration::from_secs(60);
 
 impl Gate {
     /// The limit that it is judged by, for people.
@@ -140,17 +153,31 @@ impl Gate {
             Rule::Value { min, max, .. } => {
                 parts.extend(min.map(|min| format!("min {min}")));
                 parts.extend(max.map(|max| format!("max {max}")));
+                return parts.join(", ");
+            }
+            Rule::Job { template, deadline } => {
+                return format!("the Job of PodTemplate {template} succeeds within {}", time::show(*deadline));
             }
         }
         parts.push(format!("at least {} samples", self.min_samples));
         parts.join(", ")
+    }
+
+    /// How long a stage of `hold` is not counted: a default that is longer than the stage would hold it up.
+    pub fn warmup(&self, hold: Duration) -> Duration {
+        self.warmup.unwrap_or_else(|| Duration::from_secs(WARMUP.min(hold / 5).as_secs()))
+    }
+
+    /// Below so many samples chance decides.
+    pub fn least_samples(&self) -> u64 {
+        samples(&self.rule, 5.0)
     }
 }
 
 /// What is judged by what limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
-    /// Bad of all requests, as shares from 0 to 1.
+    /// Bad of all requests, as shares from 0 to 1, both excluded.
     ErrorRate {
         /// Selector of bad requests.
         bad: String,
@@ -181,6 +208,13 @@ pub enum Rule {
         /// Largest.
         max: Option<f64>,
     },
+    /// A Job that judges by its exit code.
+    Job {
+        /// Name of the PodTemplate that it is made from.
+        template: String,
+        /// How long it may take.
+        deadline: Duration,
+    },
 }
 
 impl Rule {
@@ -189,8 +223,13 @@ impl Rule {
         match self {
             Rule::ErrorRate { max_increase, .. } => max_increase.is_some(),
             Rule::Latency { max_ratio, .. } => max_ratio.is_some(),
-            Rule::Value { .. } => false,
+            Rule::Value { .. } | Rule::Job { .. } => false,
         }
+    }
+
+    /// Whether it counts requests.
+    pub fn counts(&self) -> bool {
+        matches!(self, Rule::ErrorRate { .. } | Rule::Latency { .. })
     }
 }
 
@@ -302,7 +341,8 @@ impl Rollout {
     pub fn gates_hash(&self) -> String {
         let mut hash = Sha256::new();
         for gate in &self.gates {
-            hash.update(format!("{}\0{}\0{:?}\0{}\n", gate.name, gate.source, gate.rule, gate.min_samples));
+            let Gate { name, source, rule, min_samples, alpha, warmup, .. } = gate;
+            hash.update(format!("{name}\0{source}\0{rule:?}\0{min_samples}\0{alpha}\0{warmup:?}\n"));
         }
         hex(&hash.finalize(), 6)
     }
@@ -370,38 +410,93 @@ fn parse_stage(index: usize, spec: &StageSpec) -> Result<Stage, SpecError> {
 
 fn parse_gate(spec: &GateSpec) -> Result<Gate, SpecError> {
     let field = format!("spec.gates[{}]", spec.name);
-    let rule = match (&spec.error_rate, &spec.latency, &spec.value) {
-        (Some(gate), None, None) => Rule::ErrorRate {
-            bad: gate.bad.clone(),
-            total: gate.total.clone(),
-            max: gate.max.as_ref().map(|max| percent(max, &field)).transpose()?,
-            max_increase: gate.max_increase.as_ref().map(|max| percent(max, &field)).transpose()?,
-        },
-        (None, Some(gate), None) => Rule::Latency {
-            histogram: gate.histogram.clone(),
-            quantile: quantile(&gate.quantile, &field)?,
-            max: gate.max.as_ref().map(|max| seconds(&max.0, &field)).transpose()?,
-            max_ratio: gate.max_ratio,
-        },
-        (None, None, Some(gate)) => Rule::Value { query: gate.query.clone(), min: gate.min, max: gate.max },
-        _ => return Err(error(field, "must have exactly one of errorRate, latency and value")),
-    };
+    let rule = parse_rule(spec, &field)?;
     let min_samples = match spec.min_samples {
-        Some(wanted) => u64::try_from(wanted).map_err(|_| error(field + ".minSamples", "must be at least 1"))?,
-        None => default_samples(&rule),
+        Some(wanted) => {
+            u64::try_from(wanted).map_err(|_| error(field.clone() + ".minSamples", "must be at least 1"))?
+        }
+        None => samples(&rule, 15.0),
     };
-    Ok(Gate { name: spec.name.clone(), source: spec.source.clone(), rule, min_samples })
+    Ok(Gate {
+        name: spec.name.clone(),
+        source: spec.source.clone(),
+        metrics: metrics(&rule),
+        rule,
+        min_samples,
+        alpha: spec.confidence.as_ref().map_or(Ok(ALPHA), |text| alpha(text, &field))?,
+        warmup: spec.warmup.as_ref().map(|text| warmup(text, &field)).transpose()?,
+        max_hold: spec.max_hold.as_ref().map(|text| duration(text, &(field + ".maxHold"))).transpose()?,
+        dry_run: spec.dry_run,
+    })
 }
 
-/// Five bad requests at the limit: with fewer, chance decides.
-fn default_samples(rule: &Rule) -> u64 {
+fn parse_rule(spec: &GateSpec, field: &str) -> Result<Rule, SpecError> {
+    Ok(match (&spec.error_rate, &spec.latency, &spec.value, &spec.job) {
+        (Some(gate), None, None, None) => Rule::ErrorRate {
+            bad: gate.bad.clone(),
+            total: gate.total.clone(),
+            max: gate.max.as_ref().map(|max| percent(max, field)).transpose()?,
+            max_increase: gate.max_increase.as_ref().map(|max| percent(max, field)).transpose()?,
+        },
+        (None, Some(gate), None, None) => Rule::Latency {
+            histogram: gate.histogram.clone(),
+            quantile: quantile(&gate.quantile, field)?,
+            max: gate.max.as_ref().map(|max| seconds(&max.0, field)).transpose()?,
+            max_ratio: gate.max_ratio,
+        },
+        (None, None, Some(gate), None) => Rule::Value { query: gate.query.clone(), min: gate.min, max: gate.max },
+        (None, None, None, Some(gate)) => Rule::Job {
+            template: gate.pod_template_name.clone(),
+            deadline: duration(&gate.deadline, &format!("{field}.job.deadline"))?,
+        },
+        _ => return Err(error(field, "must have exactly one of errorRate, latency, value and job")),
+    })
+}
+
+/// Reads the selectors or the query: the metrics that are counted, or what is wrong.
+fn metrics(rule: &Rule) -> Result<Vec<String>, String> {
+    let selector = |name: &str, text: &str| {
+        promql::selector(text).map(|selector| selector.metric_name).map_err(|error| format!("{name}: {error}"))
+    };
+    let names = match rule {
+        Rule::ErrorRate { bad, total, .. } => vec![selector("bad", bad)?, selector("total", total)?],
+        Rule::Latency { histogram, .. } => vec![selector("histogram", histogram)?],
+        Rule::Value { query, .. } => {
+            promql::query(query).map_err(|error| format!("query: {error}"))?;
+            Vec::new()
+        }
+        Rule::Job { .. } => Vec::new(),
+    };
+    Ok(names.into_iter().flatten().collect())
+}
+
+/// The chance of a wrong early failure that nobody has set.
+const ALPHA: f64 = 0.001;
+
+/// As many requests as hold `bad` bad ones at the limit.
+fn samples(rule: &Rule, bad: f64) -> u64 {
     let limit = match rule {
         Rule::ErrorRate { max, max_increase, .. } => max.or(*max_increase).unwrap_or(0.05),
         Rule::Latency { quantile, .. } => 1.0 - quantile,
-        Rule::Value { .. } => return 1,
+        Rule::Value { .. } | Rule::Job { .. } => return 1,
     };
-    // A limit of 0 % can be judged by any number of requests; 0.01 % is the smallest that the default follows.
-    (5.0 / limit.max(0.0001)).round().clamp(20.0, 50_000.0) as u64
+    // A limit of exactly 1 % needs 1500, whatever the last bit of a float says.
+    (bad / limit - 1e-6).ceil() as u64
+}
+
+fn alpha(text: &api::Confidence, field: &str) -> Result<f64, SpecError> {
+    let percent = text.0.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    // rounded: 1 - 0.999 is not 0.001 in floats
+    percent
+        .filter(|percent| (90.0..100.0).contains(percent))
+        .map(|percent| ((100.0 - percent) * 1e4).round() / 1e6)
+        .ok_or_else(|| error(format!("{field}.confidence"), "must be from 90% to 99.9999%"))
+}
+
+fn warmup(text: &api::WarmupText, field: &str) -> Result<Duration, SpecError> {
+    time::parse(&text.0)
+        .filter(|span| *span <= Duration::from_hours(1))
+        .ok_or_else(|| error(format!("{field}.warmup"), "must be a duration from 0s to 1h"))
 }
 
 fn duration(text: &api::DurationText, field: &str) -> Result<Duration, SpecError> {
@@ -420,8 +515,8 @@ fn seconds(text: &str, field: &str) -> Result<f64, SpecError> {
 fn percent(text: &api::Percent, field: &str) -> Result<f64, SpecError> {
     let share = text.0.strip_suffix('%').and_then(|number| number.parse::<f64>().ok()).map(|number| number / 100.0);
     share
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| error(format!("{field}.errorRate"), "must have limits from 0% to 100%"))
+        .filter(|share| *share > 0.0 && *share < 1.0)
+        .ok_or_else(|| error(format!("{field}.errorRate"), "must have limits above 0% and below 100%"))
 }
 
 fn quantile(text: &str, field: &str) -> Result<f64, SpecError> {

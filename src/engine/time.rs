@@ -40,6 +40,12 @@ pub fn show(span: Duration) -> String {
     }
 }
 
+/// The time of day in UTC, for people: `14:03:12`.
+pub fn clock(at: Timestamp) -> String {
+    let seconds = at.as_second().rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// Reads a Gateway API duration: one to four of `<digits>h`, `m`, `s` or `ms`.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;

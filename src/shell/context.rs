@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use tokio::sync::watch;
 
+use super::apply::Refusals;
 use super::backoff::{Backoff, Failure};
 use super::clock::Clock;
 use super::dynamic::Dynamic;
@@ -48,6 +49,8 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Failures in a row, by rollout.
     pub failures: Failures,
+    /// Why Jobs could not be made lately.
+    pub refusals: Refusals,
     /// Whether all caches have been filled once.
     pub synced: watch::Sender<bool>,
 }

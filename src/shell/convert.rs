@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod, Service};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod, PodTemplate, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, ServiceBackendPort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,7 +12,10 @@ use k8s_openapi::jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::names::{ANNOTATION_INGRESS_CLASS, NGINX_PREFIX};
-use crate::engine::observed::{IngressSeen, PathSeen, PortSeen, PromptSeen, ServicePortSeen, ServiceSeen, TlsSeen};
+use crate::api::reasons::JobOutcome;
+use crate::engine::observed::{
+    IngressSeen, JobSeen, Labels, PathSeen, PortSeen, PromptSeen, ServicePortSeen, ServiceSeen, TlsSeen,
+};
 use crate::engine::rollout::hex;
 
 /// One Pod: none if it is ready, else why not.
@@ -44,6 +48,25 @@ pub fn scaled_deployment(object: &HorizontalPodAutoscaler) -> Option<String> {
     let group = target.api_version.as_deref().and_then(|version| version.split_once('/'));
     let is_deployment = target.kind == "Deployment" && group.is_some_and(|(group, _)| group == "apps");
     is_deployment.then(|| target.name.clone())
+}
+
+/// Labels of the Pods of a template.
+pub fn job_labels(object: &PodTemplate) -> Labels {
+    let meta = object.template.as_ref().and_then(|template| template.metadata.as_ref());
+    meta.and_then(|meta| meta.labels.clone()).unwrap_or_default()
+}
+
+impl From<&Job> for JobSeen {
+    fn from(object: &Job) -> Self {
+        let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let outcome = conditions.filter(|one| one.status == "True").find_map(|one| match one.type_.as_str() {
+            "Complete" => Some(JobOutcome::Succeeded),
+            "Failed" if one.reason.as_deref() == Some("DeadlineExceeded") => Some(JobOutcome::DeadlineExceeded),
+            "Failed" => Some(JobOutcome::Failed),
+            _ => None,
+        });
+        Self { uid: object.metadata.uid.clone().unwrap_or_default(), outcome }
+    }
 }
 
 impl From<&Ingress> for IngressSeen {

@@ -1,23 +1,27 @@
-//! Watches that are on only while a rollout needs them: the Pods, EndpointSlices and prompts of its two colors. Shared
+//! Watches that are on only while a rollout needs them: the Pods, EndpointSlices and prompts of its two colors, and the
+//! Jobs that judge with the PodTemplates that they are made from. Shared
 //! between rollouts that need the same, and stopped with the last of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::runtime::watcher::Config;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::convert::{PodSeen, ready_targets};
+use super::convert::{PodSeen, job_labels, ready_targets};
 use super::stores::{Put, Store, Stores};
 use super::triggers::{Key, Triggers};
 use super::watches::{Change, feed, stream};
+use crate::api::names::LABEL_ROLLOUT_UID;
 use crate::api::{Color, ModelRollout};
-use crate::engine::observed::{Lookup, NOT_YET, PodsSeen, PromptSeen};
+use crate::engine::observed::{JobSeen, Labels, Lookup, NOT_YET, PodsSeen, PromptSeen};
 use crate::engine::plan::Need;
 use crate::ops::metrics::Metrics;
 
@@ -46,6 +50,10 @@ enum What {
     Endpoints(String),
     /// A ConfigMap by name.
     Prompt(String),
+    /// Our Jobs, by the uid of their ModelRollout.
+    Jobs(String),
+    /// A PodTemplate by name.
+    JobTemplate(String),
 }
 
 type Readers = Arc<Mutex<BTreeSet<Key>>>;
@@ -70,6 +78,8 @@ enum Facts {
     Pods(Arc<Store<PodSeen>>),
     Endpoints(Arc<Store<BTreeSet<String>>>),
     Prompt(Arc<Store<PromptSeen>>),
+    Jobs(Arc<Store<JobSeen>>),
+    JobTemplate(Arc<Store<Labels>>),
 }
 
 /// The set of watches that run.
@@ -144,6 +154,8 @@ impl Dynamic {
             What::Pods(_) => Facts::Pods(Arc::new(Store::new(&scope))),
             What::Endpoints(_) => Facts::Endpoints(Arc::new(Store::new(&scope))),
             What::Prompt(_) => Facts::Prompt(Arc::new(Store::new(&scope))),
+            What::Jobs(_) => Facts::Jobs(Arc::new(Store::new(&scope))),
+            What::JobTemplate(_) => Facts::JobTemplate(Arc::new(Store::new(&scope))),
         };
         let watch = Watch {
             client: self.client.0.clone(),
@@ -196,18 +208,57 @@ impl Dynamic {
         match store.get(namespace, name) {
             Lookup::Found(prompt) => Lookup::Found(PromptSeen::clone(&prompt)),
             Lookup::Missing => Lookup::Missing,
-            Lookup::Unreadable(_) if self.is_young(namespace, name) => Lookup::Unreadable(NOT_YET.to_owned()),
-            Lookup::Unreadable(_) => Lookup::Unreadable(
-                "it cannot be read: the operator's log says why (a missing right, or an API server that does not answer)"
-                    .to_owned(),
-            ),
+            Lookup::Unreadable(_) => self.unsynced(namespace, What::Prompt(name.to_owned())),
         }
     }
 
-    /// Whether the watch of a prompt has just begun.
-    fn is_young(&self, namespace: &str, name: &str) -> bool {
-        let target = Target { namespace: namespace.to_owned(), what: What::Prompt(name.to_owned()) };
-        lock(&self.running).get(&target).is_none_or(|one| one.since.elapsed() < YOUNG)
+    /// Our Jobs for the rollout of `uid`, by name.
+    pub fn jobs(&self, namespace: &str, uid: &str) -> Lookup<BTreeMap<String, JobSeen>> {
+        let Some(Facts::Jobs(store)) = self.facts(namespace, What::Jobs(uid.to_owned())) else {
+            return Lookup::Unreadable(NOT_YET.to_owned());
+        };
+        if !store.synced() {
+            return self.unsynced(namespace, What::Jobs(uid.to_owned()));
+        }
+        Lookup::Found(store.pick(namespace, |name, seen| Some((name.to_owned(), seen.clone()))))
+    }
+
+    /// Takes in a Job that was just made.
+    pub fn put_job(&self, namespace: &str, uid: &str, meta: &ObjectMeta, seen: JobSeen) {
+        if let Some(Facts::Jobs(store)) = self.facts(namespace, What::Jobs(uid.to_owned())) {
+            store.put(meta, seen);
+        }
+    }
+
+    /// Takes in that a Job was just deleted.
+    pub fn remove_job(&self, namespace: &str, uid: &str, name: &str, job: &str) {
+        if let Some(Facts::Jobs(store)) = self.facts(namespace, What::Jobs(uid.to_owned())) {
+            store.remove_uid(namespace, name, job);
+        }
+    }
+
+    /// Labels of the Pods of the PodTemplate `name`.
+    pub fn job_template(&self, namespace: &str, name: &str) -> Lookup<Labels> {
+        let Some(Facts::JobTemplate(store)) = self.facts(namespace, What::JobTemplate(name.to_owned())) else {
+            return Lookup::Unreadable(NOT_YET.to_owned());
+        };
+        match store.get(namespace, name) {
+            Lookup::Found(labels) => Lookup::Found(Labels::clone(&labels)),
+            Lookup::Missing => Lookup::Missing,
+            Lookup::Unreadable(_) => self.unsynced(namespace, What::JobTemplate(name.to_owned())),
+        }
+    }
+
+    /// Why a watch that runs has had no list yet: it has just begun, or it cannot.
+    fn unsynced<T>(&self, namespace: &str, what: What) -> Lookup<T> {
+        let target = Target { namespace: namespace.to_owned(), what };
+        let young = lock(&self.running).get(&target).is_none_or(|one| one.since.elapsed() < YOUNG);
+        let why = if young {
+            NOT_YET
+        } else {
+            "it cannot be read: the operator's log says why (a missing right, or an API server that does not answer)"
+        };
+        Lookup::Unreadable(why.to_owned())
     }
 }
 
@@ -228,6 +279,12 @@ fn targets(rollout: &ModelRollout, need: &Need, stores: &Stores) -> BTreeSet<Tar
         if let Some(prompt) = spec.prompt_template.as_ref().filter(|_| need.prompts.contains(&color)) {
             add(What::Prompt(prompt.config_map_name.clone()));
         }
+    }
+    if !need.job_templates.is_empty() {
+        add(What::Jobs(rollout.metadata.uid.clone().unwrap_or_default()));
+    }
+    for name in &need.job_templates {
+        add(What::JobTemplate(name.clone()));
     }
     all
 }
@@ -266,6 +323,19 @@ impl Watch {
                 feed(stream, ("ConfigMap", namespace), fed, |map| Some(map.into()), |change| self.changed(&change))
                     .await;
             }
+            (What::Jobs(uid), Facts::Jobs(store)) => {
+                let selector = format!("{LABEL_ROLLOUT_UID}={uid}");
+                let stream = stream::<Job>(&self.client, namespace, config.labels(&selector));
+                let fed = (&*store, &*self.metrics);
+                feed(stream, ("Job", namespace), fed, |job| Some(job.into()), |change| self.changed(&change)).await;
+            }
+            (What::JobTemplate(name), Facts::JobTemplate(store)) => {
+                let selector = format!("metadata.name={name}");
+                let stream = stream::<PodTemplate>(&self.client, namespace, config.fields(&selector));
+                let fed = (&*store, &*self.metrics);
+                let convert = |template: &PodTemplate| Some(job_labels(template));
+                feed(stream, ("PodTemplate", namespace), fed, convert, |change| self.changed(&change)).await;
+            }
             // `Dynamic::start` makes the facts from the target
             _ => {}
         }
@@ -291,8 +361,10 @@ mod tests {
         let only = |color| Need { prompts: [color].into(), ..Need::default() };
         assert_eq!(targets(&bot, &only(Color::Blue), &stores).len(), 1);
         assert!(targets(&bot, &only(Color::Green), &stores).is_empty(), "green has no prompt");
-        let need = Need { pods: true, prompts: Color::BOTH.into(), gates: None };
+        let need = Need { pods: true, prompts: Color::BOTH.into(), ..Need::default() };
         // two Services and one prompt; the Deployments, and so the Pods' selectors, are not known yet
         assert_eq!(targets(&bot, &need, &stores).len(), 3);
+        let need = Need { job_templates: ["schema".to_owned()].into(), ..Need::default() };
+        assert_eq!(targets(&bot, &need, &stores).len(), 2, "the template and our Jobs");
     }
 }

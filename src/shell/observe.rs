@@ -1,6 +1,6 @@
 //! From the caches to what the engine sees. Reads memory only: no request, no write, no decision.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::context::Context;
@@ -8,7 +8,7 @@ use super::stores::Stores;
 use crate::api::names::{anchor_name, canary_name};
 use crate::api::{ColorSpec, ModelRollout};
 use crate::engine;
-use crate::engine::observed::{ByColor, ColorSeen, IngressSeen, Lookup, Observed, ServiceSeen};
+use crate::engine::observed::{ByColor, ColorSeen, IngressSeen, Labels, Lookup, Observed, ServiceSeen};
 
 /// What is known of everything that `rollout` refers to.
 pub fn observe(ctx: &Context, rollout: &ModelRollout) -> Observed {
@@ -27,6 +27,9 @@ pub fn observe(ctx: &Context, rollout: &ModelRollout) -> Observed {
         canary: ingress(&canary_name(name)),
         anchor: ingress(&anchor_name(name)),
         readings: ctx.pollers.readings(uid),
+        jobs: ctx.dynamic.jobs(namespace, uid),
+        job_templates: job_templates(ctx, namespace, rollout),
+        job_refusals: ctx.refusals.of(namespace),
         elder: engine::elder(rollout, rollouts.iter().map(|other| &**other)),
         settle: ctx.settle,
     }
@@ -60,6 +63,12 @@ fn color(ctx: &Context, namespace: &str, spec: &ColorSpec) -> ColorSeen {
         endpoints: ctx.dynamic.endpoints(namespace, &spec.service_name),
         prompt: prompt.map_or(Lookup::Missing, |prompt| ctx.dynamic.prompt(namespace, &prompt.config_map_name)),
     }
+}
+
+/// The PodTemplates of its `job` gates.
+fn job_templates(ctx: &Context, namespace: &str, rollout: &ModelRollout) -> BTreeMap<String, Lookup<Labels>> {
+    let names = rollout.spec.gates.iter().filter_map(|gate| gate.job.as_ref()).map(|job| &job.pod_template_name);
+    names.map(|name| (name.clone(), ctx.dynamic.job_template(namespace, name))).collect()
 }
 
 /// Names of the Deployments whose Pods `service` selects.

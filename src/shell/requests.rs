@@ -2,6 +2,11 @@
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
+    PodFailurePolicyRule,
+};
+use k8s_openapi::api::core::v1::{EnvVar, PodSpec, PodTemplate, PodTemplateSpec};
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend, IngressSpec,
     IngressTLS, ServiceBackendPort,
@@ -11,9 +16,11 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 
 use crate::api::ModelRollout;
-use crate::api::names::{FINALIZER, LABEL_MANAGED_BY, MANAGED_BY, NGINX_CANARY_WEIGHT, NGINX_PREFIX};
+use crate::api::names::{
+    FINALIZER, LABEL_MANAGED_BY, LABEL_ROLLOUT_UID, MANAGED_BY, NGINX_CANARY_WEIGHT, NGINX_PREFIX,
+};
 use crate::engine::observed::{PortSeen, TlsSeen};
-use crate::engine::plan::{IngressWant, PathSwitch, PathWant};
+use crate::engine::plan::{IngressWant, JobWant, PathSwitch, PathWant};
 
 /// An Ingress of ours, owned by `rollout`.
 pub fn ingress(want: &IngressWant, rollout: &ModelRollout) -> Ingress {
@@ -37,6 +44,90 @@ pub fn ingress(want: &IngressWant, rollout: &ModelRollout) -> Ingress {
         }),
         status: None,
     }
+}
+
+/// So long a Job stays when it has ended: for its log to be read.
+const KEPT_SECONDS: i32 = 3600;
+/// How often a Pod that ended without a word of its own is tried again.
+const RETRIES: i32 = 3;
+
+/// A Job that judges, made from `template`. Its own exit code is its word, and the first one counts; a Pod that a drained
+/// node took away said nothing.
+pub fn job(want: &JobWant, template: &PodTemplate, rollout: &ModelRollout) -> Job {
+    let template = template.template.clone().unwrap_or_default();
+    let meta = template.metadata.unwrap_or_default();
+    let ours = [
+        (LABEL_MANAGED_BY.to_owned(), MANAGED_BY.to_owned()),
+        (LABEL_ROLLOUT_UID.to_owned(), rollout.metadata.uid.clone().unwrap_or_default()),
+    ];
+    let mut labels = meta.labels.unwrap_or_default();
+    labels.extend(ours.clone());
+    let mut spec = template.spec.unwrap_or_default();
+    tell(&mut spec, &want.env);
+    spec.restart_policy = Some("Never".to_owned());
+    Job {
+        metadata: ObjectMeta {
+            name: Some(want.name.clone()),
+            namespace: rollout.metadata.namespace.clone(),
+            labels: Some(ours.into()),
+            owner_references: Some(vec![owner(rollout)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            active_deadline_seconds: Some(i64::try_from(want.deadline.as_secs()).unwrap_or(i64::MAX)),
+            backoff_limit: Some(RETRIES),
+            pod_failure_policy: Some(PodFailurePolicy { rules: vec![disrupted(), said_no()] }),
+            ttl_seconds_after_finished: Some(KEPT_SECONDS),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    labels: Some(labels),
+                    annotations: meta.annotations,
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(spec),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// Tells every container what it judges; what the template says of the same name gives way.
+fn tell(spec: &mut PodSpec, variables: &[(String, String)]) {
+    let containers = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
+    for container in containers {
+        let env = container.env.get_or_insert_default();
+        env.retain(|one| variables.iter().all(|(name, _)| *name != one.name));
+        let variable = |(name, value): &(String, String)| EnvVar {
+            name: name.clone(),
+            value: Some(value.clone()),
+            ..EnvVar::default()
+        };
+        // first, so that the template's own may refer to them
+        env.splice(0..0, variables.iter().map(variable));
+    }
+}
+
+fn disrupted() -> PodFailurePolicyRule {
+    let pattern =
+        PodFailurePolicyOnPodConditionsPattern { type_: "DisruptionTarget".to_owned(), status: "True".to_owned() };
+    PodFailurePolicyRule {
+        action: "Ignore".to_owned(),
+        on_pod_conditions: Some(vec![pattern]),
+        ..PodFailurePolicyRule::default()
+    }
+}
+
+/// Exit codes of a process that was killed: by the kernel for its memory, or by whoever deleted its Pod. It said nothing.
+const KILLED: [i32; 2] = [137, 143];
+
+fn said_no() -> PodFailurePolicyRule {
+    let codes = PodFailurePolicyOnExitCodesRequirement {
+        container_name: None,
+        operator: "NotIn".to_owned(),
+        values: [0].into_iter().chain(KILLED).collect(),
+    };
+    PodFailurePolicyRule { action: "FailJob".to_owned(), on_exit_codes: Some(codes), ..PodFailurePolicyRule::default() }
 }
 
 fn owner(rollout: &ModelRollout) -> OwnerReference {

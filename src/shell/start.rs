@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::apply::Refusals;
 use super::clock::Clock;
 use super::config::RunArgs;
 use super::context::{Context, Failures};
@@ -72,6 +73,7 @@ impl Parts {
         let metrics = settings.metrics;
         let (notes, publisher) = notes::queue(settings.reads.clone(), &settings.identity, &metrics);
         let ctx = Context {
+            refusals: Refusals::default(),
             dynamic: Dynamic::new(settings.reads.clone(), triggers.clone(), Arc::clone(&metrics)),
             pollers: Pollers::new(settings.sources, settings.clock, triggers.clone(), Arc::clone(&metrics)),
             reads: settings.reads,

@@ -27,6 +27,7 @@ mod scenarios_capacity;
 mod scenarios_drift;
 mod scenarios_edges;
 mod scenarios_faults;
+mod scenarios_gates;
 mod scenarios_ingresses;
 mod scenarios_names;
 mod scenarios_paused;

@@ -7,7 +7,7 @@ use crate::cluster::variable;
 /// Name of the ModelRollout, its Ingress, and the stem of everything else.
 pub const NAME: &str = "bot";
 /// The image of the model server, as `hack/build-images --load` gives it to the local cluster.
-const IMAGE: (&str, &str) = ("E2E_MODEL_SERVER_IMAGE", "localhost/modelrollout-model-server:dev");
+pub const IMAGE: (&str, &str) = ("E2E_MODEL_SERVER_IMAGE", "localhost/modelrollout-model-server:dev");
 /// The class of the Ingress.
 const INGRESS_CLASS: (&str, &str) = ("E2E_INGRESS_CLASS", "nginx");
 

@@ -408,7 +408,7 @@ fn an_approval_never_passes_a_source_that_is_down() {
 fn an_early_approval_does_not_pass_over_samples_that_are_missing_later() {
     let mut world = world();
     world.edit(|object| object.spec.stages[0].approval = Some(Approval::Required));
-    world.rate = 0.5;
+    world.rate = 12.0;
     world.run_to("5 %", in_stage(5));
     world.annotate(names::ANNOTATION_APPROVE, "1/1");
     world.run(200);

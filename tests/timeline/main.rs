@@ -11,6 +11,7 @@
 
 mod edges;
 mod faults;
+mod gates;
 mod world;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -157,10 +158,15 @@ fn no_data_holds_and_goes_on_when_it_is_back() {
 #[test]
 fn too_few_samples_hold_and_say_how_many_are_missing() {
     let mut world = world();
-    world.rate = 0.5;
-    world.run(300);
+    // about one request a second at 5 %
+    world.rate = 12.0;
+    world.run(200);
     assert_eq!(world.phase(), Phase::Holding);
-    assert!(world.message().contains("of 100 requests so far"), "{}", world.message());
+    let message = world.message();
+    assert!(message.contains("of 300 requests so far; at this rate about "), "{message}");
+    let gate = &world.status().gates[0];
+    let left = gate.eta.as_ref().expect("an ETA").0.duration_since(world.now).as_secs();
+    assert!((100..200).contains(&left), "{left} s for {:?} of 300", gate.samples);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use modelrollout::api::reasons::{Phase, Reason};
+use modelrollout::api::reasons::{JobOutcome, Phase, Reason};
 use modelrollout::api::{Color, ControllerDialect, ModelRollout, ModelRolloutStatus, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::*;
@@ -54,7 +54,23 @@ pub struct World {
     pub gone: bool,
     version: u64,
     ready_at: BTreeMap<Color, Timestamp>,
-    counted: Option<(String, BTreeMap<String, (Counts, Counts)>, Timestamp)>,
+    counted: Option<(String, BTreeMap<String, Tallies>, Timestamp)>,
+    /// Jobs that were made: name, and the environment that it was given.
+    pub jobs: Vec<JobWant>,
+}
+
+/// What was counted of one gate.
+#[derive(Default)]
+struct Tallies {
+    green: Tally,
+    blue: Tally,
+}
+
+/// Of one color: all, and those of the warm-up.
+#[derive(Default)]
+struct Tally {
+    all: Counts,
+    warmup: Counts,
 }
 
 pub fn at(seconds: i64) -> Timestamp {
@@ -105,6 +121,9 @@ impl World {
             canary: Lookup::Missing,
             anchor: Lookup::Missing,
             readings: BTreeMap::new(),
+            jobs: Lookup::Found(BTreeMap::new()),
+            job_templates: BTreeMap::new(),
+            job_refusals: BTreeMap::new(),
             elder: None,
             settle: SETTLE,
         };
@@ -134,7 +153,14 @@ impl World {
             version: 1,
             ready_at: BTreeMap::new(),
             counted: None,
+            jobs: vec![],
         }
+    }
+
+    /// The Job of this name ends.
+    pub fn end_job(&mut self, name: &str, outcome: JobOutcome) {
+        let Lookup::Found(jobs) = &mut self.seen.jobs else { panic!("no Jobs") };
+        jobs.get_mut(name).expect("the Job").outcome = Some(outcome);
     }
 
     pub fn status(&self) -> ModelRolloutStatus {
@@ -412,6 +438,15 @@ impl World {
                     "never to a color without Pods"
                 );
             }
+            Action::CreateJob(want) => {
+                let Lookup::Found(jobs) = &mut self.seen.jobs else { panic!("Jobs are not watched") };
+                jobs.insert(want.name.clone(), JobSeen { uid: format!("uid-{}", want.name), outcome: None });
+                self.jobs.push(want.clone());
+            }
+            Action::DeleteJob { name, .. } => {
+                let Lookup::Found(jobs) = &mut self.seen.jobs else { panic!("Jobs are not watched") };
+                jobs.remove(name).expect("the Job");
+            }
             Action::Scale { deployment, replicas, unless_serving, .. } => {
                 let color = if deployment == "bot-blue" { Color::Blue } else { Color::Green };
                 if *replicas < self.replicas(color) {
@@ -506,11 +541,11 @@ impl World {
         let share = f64::from(self.green_share().max(i32::from(self.named_users) * 10)) / 100.0;
         let fresh = self.counted.as_ref().is_none_or(|(key, ..)| *key != need.key);
         if fresh {
-            self.counted = Some((need.key.clone(), BTreeMap::new(), need.since.max(self.now)));
+            self.counted = Some((need.key.clone(), BTreeMap::new(), self.now));
         }
         let Some((_, totals, last)) = &mut self.counted else { return };
-        let elapsed = self.now.duration_since(*last).as_secs_f64().max(0.0);
-        *last = self.now.max(*last);
+        let before = *last;
+        *last = self.now;
         if !self.metrics_up {
             let problem = Answer::Problem(Reason::QueryFailed, "connection refused".into());
             for query in &need.queries {
@@ -522,14 +557,30 @@ impl World {
             return;
         }
         for query in &need.queries {
-            let (green, blue) = totals.entry(query.gate.clone()).or_default();
-            count(green, self.rate * elapsed * share, self.behavior.green);
-            count(blue, self.rate * elapsed * (1.0 - share), self.behavior.blue);
-            let counted = |counts: &Counts| {
-                let mut settled = counts.clone();
+            let Tallies { green, blue } = totals.entry(query.gate.clone()).or_default();
+            let begin = before.max(query.since);
+            let seconds = |end: Timestamp| end.duration_since(begin).as_secs_f64().max(0.0);
+            let (warm, all) = (seconds(self.now.min(query.warm_until)), seconds(self.now));
+            for (tally, part, behavior) in
+                [(&mut *green, share, self.behavior.green), (&mut *blue, 1.0 - share, self.behavior.blue)]
+            {
+                count(&mut tally.all, self.rate * all * part, behavior);
+                count(&mut tally.warmup, self.rate * warm * part, behavior);
+            }
+            let counted = |tally: &Tally| {
+                let mut settled = tally.all.clone();
                 settled.total = settled.total.saturating_sub(self.unsettled);
                 settled.at_most.iter_mut().for_each(|count| *count = (*count).min(settled.total));
-                Counted { now: counts.clone(), settled, through: self.now }
+                Counted {
+                    now: tally.all.clone(),
+                    warmup: tally.warmup.clone(),
+                    settled,
+                    warmup_settled: tally.warmup.clone(),
+                    through: self.now,
+                    newest: Some(self.now),
+                    interval: Some(Duration::from_secs(1)),
+                    ..Counted::default()
+                }
             };
             let answer = match &query.ask {
                 Ask::ErrorRate { baseline, .. } => {
@@ -577,6 +628,7 @@ impl Step<'_> {
             }
             Step::Action(Action::Scale { deployment, replicas, .. }) => format!("scale {deployment} {replicas}"),
             Step::Action(Action::DeleteIngress { name, .. }) => format!("delete {name}"),
+            Step::Action(Action::CreateJob(want)) => format!("create job {}", want.name),
             Step::Action(other) => format!("{other:?}"),
         }
     }

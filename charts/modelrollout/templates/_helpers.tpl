@@ -77,6 +77,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [networking.k8s.io]
   resources: [ingresses]
   verbs: [get, list, watch, create, update, patch, delete]
+{{- if .Values.jobGates.enabled }}
+- apiGroups: [""]
+  resources: [podtemplates]
+  verbs: [get, list, watch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
+{{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

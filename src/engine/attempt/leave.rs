@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::restore;
+use super::{restore, stage};
 use crate::api::Attempt;
 use crate::api::reasons::{Cause, Reason, Step};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging::Judged;
+use crate::engine::judging::{Judged, waivable};
 use crate::engine::readiness;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
@@ -42,6 +42,29 @@ pub fn cause(
         .or_else(|| revision_changed(scene, attempt))
         .or_else(|| readiness_lost(scene, draft, attempt))
         .or_else(|| failed.map(|(gate, message)| (Cause::GateFailed, format!("gate {gate}: {message}"))))
+        .or_else(|| held_too_long(scene, draft, attempt, judged))
+}
+
+/// A gate whose user does not want to wait for its verdict any longer. While a person holds the stage, or has passed over
+/// what is missing, nobody waits for it.
+fn held_too_long(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, judged: &Judged) -> Option<(Cause, String)> {
+    if attempt.step != Step::Stage || scene.rollout.paused || attempt.promote_requested {
+        return None;
+    }
+    let end = stage::hold_ends(scene.rollout, attempt)?;
+    let waived = attempt.waived_stage == Some(attempt.stage_index + 1);
+    for (name, reason, message) in judged.waiting.iter().filter(|(_, reason, _)| !(waived && waivable(*reason))) {
+        let gate = scene.rollout.gates.iter().find(|gate| gate.name == *name);
+        let Some(longest) = gate.and_then(|gate| gate.max_hold) else { continue };
+        let last = time::after(end, longest);
+        if scene.now >= last {
+            let longest = time::show(longest);
+            let message = format!("gate {name}: no verdict within {longest} after the hold ({reason}): {message}");
+            return Some((Cause::MaxHoldExceeded, message));
+        }
+        draft.wake_at(last);
+    }
+    None
 }
 
 fn ingress_lost(scene: Scene<'_>, attempt: &Attempt) -> Option<(Cause, String)> {

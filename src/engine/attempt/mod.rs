@@ -14,6 +14,7 @@ mod stage;
 use super::acts::Asked;
 use super::binding;
 use super::draft::{Draft, Scene};
+use super::jobs;
 use super::judging::{self, Judged, Window};
 use super::observed::{ColorSeen, IngressSeen, Lookup};
 use super::preflight;
@@ -59,6 +60,8 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         gates_hash: None,
         evidence: Vec::new(),
         baseline: Vec::new(),
+        breaches: Vec::new(),
+        jobs: Vec::new(),
         replicas_before: draining.unwrap_or_else(|| replicas(to)),
         // A live color whose Deployment is gone had as many as the last attempt saw.
         active_replicas: match &scene.seen.colors.get(from).deployment {
@@ -94,6 +97,7 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     let Some(mut attempt) = draft.open_attempt() else { return };
     draft.need.pods = true;
     draft.need.prompts.extend(Color::BOTH);
+    draft.need.job_templates = jobs::templates(scene.rollout);
     if let Some(why) = unreadable(scene) {
         draft.stand(Phase::Holding, Reason::Unreadable, why);
         return;
@@ -279,7 +283,12 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
     let clip = |text: &str, longest: usize| text.chars().take(longest).collect::<String>();
     if let Some((cause, message)) = cause {
         attempt.cause = Some(cause);
-        attempt.cause_message = Some(clip(message, 1024));
+        let when = if outcome == Outcome::RolledBack {
+            format!(": rolled back at {} UTC", time::clock(now))
+        } else {
+            String::new()
+        };
+        attempt.cause_message = Some(clip(message, 1024 - when.len()) + &when);
         draft.status.failed_revision = Some(attempt.revision.clone());
         let scaled = seen
             .colors
@@ -326,8 +335,12 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .map(|gate| GateRecord {
                 name: gate.name.clone(),
                 verdict: gate.verdict,
+                reason: gate.reason.clone(),
                 limit: clip(&limit(&gate.name), 128),
                 message: clip(&gate.message, 256),
+                needed: gate.needed,
+                evidence: gate.evidence.clone(),
+                dry_run: gate.dry_run,
             })
             .collect(),
         acts: acts.map(|act| clip(&format!("{}={}: {}", act.act, act.value, act.effect), 256)).collect(),

@@ -128,7 +128,7 @@ pub fn begin_buffer(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) 
     attempt.manual_weight = None;
     attempt.buffer_ends_at = Some(time::ceil(time::after(start.0, scene.rollout.buffer)));
     attempt.buffer_started_at = Some(start);
-    attempt.evidence.clear();
+    stage::void(attempt);
     attempt.short_since = None;
     draft.set_active(to);
     let kept = format!("{from} is kept for {} and one write goes back to it", time::show(scene.rollout.buffer));

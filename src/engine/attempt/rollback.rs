@@ -33,6 +33,8 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
     let (from, to) = (attempt.from, attempt.to);
     let moved = !restore::untouched(attempt.step) || switched;
     end(scene, draft, &mut attempt, from, Some((cause, message)));
+    let message = attempt.cause_message.clone().unwrap_or_default();
+    let message = message.as_str();
     if moved {
         attempt.step = Step::RollingBack;
         let action = format!("RollBackAttempt{}", attempt.id);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{capacity, own};
+use super::{capacity, own, stage};
 use crate::api::Attempt;
 use crate::api::names::MANAGER_TRAFFIC;
 use crate::api::reasons::{Phase, Reason, Step};
@@ -69,7 +69,7 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
     }
     if late && attempt.step == Step::Stage {
         attempt.stage_started_at = Some(time::ceil(intended));
-        attempt.evidence.clear();
+        stage::void(attempt);
     }
     draft.actions.push(Action::WriteIngress(want));
     false

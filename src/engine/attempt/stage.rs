@@ -61,7 +61,14 @@ pub fn keep_baseline(scene: Scene<'_>, attempt: &mut Attempt) {
 pub fn start_clock(scene: Scene<'_>, attempt: &mut Attempt) {
     attempt.stage_started_at = Some(time::ceil(time::after(scene.now, scene.seen.settle)));
     attempt.waived_stage = None;
+    void(attempt);
+}
+
+/// What was counted and seen of the stage is void.
+pub fn void(attempt: &mut Attempt) {
     attempt.evidence.clear();
+    attempt.breaches.clear();
+    attempt.jobs.clear();
 }
 
 /// Keeps the share, judges, and goes on when time, gates and people agree.
@@ -232,7 +239,7 @@ pub fn restart_if_gates_changed(scene: Scene<'_>, attempt: &mut Attempt) {
         return;
     }
     attempt.gates_hash = Some(hash);
-    attempt.evidence.clear();
+    void(attempt);
     attempt.baseline.clear();
     if attempt.step == Step::Stage {
         attempt.waived_stage = None;

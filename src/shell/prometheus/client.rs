@@ -8,17 +8,28 @@ use prometheus_http_query::response::{Data, PromqlResult};
 use serde::Deserialize;
 
 use crate::api::reasons::Reason;
-use crate::engine::count::Series;
+use crate::engine::count::{NativeSample, Series, native};
 use crate::engine::observed::Answer;
 
 /// The longest that one query may take.
 pub const DEADLINE: Duration = Duration::from_secs(3);
 /// The largest answer that is read.
-const LARGEST: usize = 8 << 20;
+const LARGEST: usize = 4 << 20;
 
 /// Why there is no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble(pub Reason, pub String);
+
+impl Trouble {
+    /// Whether the answer was larger than what is read: less may be asked for.
+    pub fn is_too_large(&self) -> bool {
+        self.1 == too_large()
+    }
+}
+
+fn too_large() -> String {
+    format!("the answer of the metrics source is larger than {} MiB: select fewer series", LARGEST >> 20)
+}
 
 impl From<Trouble> for Answer {
     fn from(trouble: Trouble) -> Self {
@@ -91,24 +102,126 @@ struct Envelope {
     data: Option<serde_json::Value>,
 }
 
+/// The samples of a range, as the API gives them: of a series either values or native histograms.
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Ranges {
+    Matrix(Vec<Range>),
+}
+
+#[derive(Deserialize)]
+struct Range {
+    metric: BTreeMap<String, String>,
+    #[serde(default)]
+    values: Vec<(f64, String)>,
+    #[serde(default)]
+    histograms: Vec<(f64, Histogram)>,
+}
+
+/// The samples of one instant.
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Instants {
+    Vector(Vec<Instant>),
+}
+
+#[derive(Deserialize)]
+struct Instant {
+    metric: BTreeMap<String, String>,
+    value: Option<(f64, String)>,
+    histogram: Option<(f64, Histogram)>,
+}
+
+#[derive(Deserialize)]
+struct Histogram {
+    count: String,
+    /// Boundary rule, lower bound, upper bound, observations.
+    #[serde(default)]
+    buckets: Vec<(i64, String, String, String)>,
+}
+
+impl Range {
+    /// As series of counters; a native histogram becomes a classic one. None if a number cannot be read.
+    fn series(self) -> Option<Vec<Series>> {
+        let Self { metric: labels, values, histograms } = self;
+        if !histograms.is_empty() {
+            let samples = histograms.into_iter().map(|(at, histogram)| histogram.sample(at));
+            return Some(native(&labels, &samples.collect::<Option<Vec<_>>>()?));
+        }
+        let samples = values.into_iter().map(|(at, value)| Some((at, value.parse().ok()?)));
+        Some(vec![Series { labels, samples: samples.collect::<Option<_>>()? }])
+    }
+}
+
+impl Histogram {
+    fn sample(&self, at: f64) -> Option<NativeSample> {
+        let number = |text: &String| text.parse::<f64>().ok();
+        let bucket = |(_, lower, upper, count): &(i64, String, String, String)| {
+            Some((number(lower)?, number(upper)?, number(count)?))
+        };
+        let buckets = self.buckets.iter().map(bucket).collect::<Option<_>>()?;
+        Some(NativeSample { at, count: number(&self.count)?, buckets })
+    }
+}
+
+/// What a source says that a metric is.
+#[derive(Deserialize)]
+struct Described {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
 impl Source {
-    /// The raw samples of `selector` in the last `seconds`.
-    pub async fn samples(&self, selector: &str, seconds: u64) -> Result<Vec<Series>, Trouble> {
+    /// The raw samples of `selector` in the `seconds` before `end` (unix time; now if there is none).
+    pub async fn samples(&self, selector: &str, seconds: u64, end: Option<f64>) -> Result<Vec<Series>, Trouble> {
         let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
-        let data = self.ask(&format!("{selector}[{seconds}s]")).await?;
-        let Some(Data::Matrix(all)) = parse(data) else { return Err(wrong()) };
-        let series = all.into_iter().map(|one| {
-            let (labels, samples) = one.into_inner();
-            let samples = samples.iter().map(|sample| (sample.timestamp(), sample.value())).collect();
-            Series { labels: labels.into_iter().collect(), samples }
+        let data = self.ask(&format!("{selector}[{seconds}s]"), end).await?;
+        let Ok(Ranges::Matrix(all)) = serde_json::from_value::<Ranges>(data) else { return Err(wrong()) };
+        let series = all.into_iter().map(Range::series).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+        Ok(series.into_iter().flatten().collect())
+    }
+
+    /// The last value of each series of `selector` in the hour before `end` (unix time).
+    pub async fn before(&self, selector: &str, end: f64) -> Result<Vec<Series>, Trouble> {
+        let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
+        let data = self.ask(&format!("last_over_time({selector}[1h])"), Some(end)).await?;
+        let Ok(Instants::Vector(all)) = serde_json::from_value::<Instants>(data) else { return Err(wrong()) };
+        let ranges = all.into_iter().map(|Instant { metric, value, histogram }| Range {
+            metric,
+            values: value.into_iter().collect(),
+            histograms: histogram.into_iter().collect(),
         });
-        Ok(series.collect())
+        let series = ranges.map(Range::series).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+        Ok(series.into_iter().flatten().collect())
+    }
+
+    /// The time between two samples of `selector`, in seconds, as far as the last `seconds` tell.
+    pub async fn interval(&self, selector: &str, seconds: f64) -> Result<Option<f64>, Trouble> {
+        let count = self.value(&format!("max(count_over_time({selector}[{seconds}s]))")).await?;
+        Ok((count >= 2.0).then(|| seconds / count))
+    }
+
+    /// What is wrong with counting `metric`, by what the source knows of it. Sources that know nothing are believed.
+    pub async fn not_a_counter(&self, metric: &str) -> Option<Trouble> {
+        let url = self.0.base_url().join("api/v1/metadata").ok()?;
+        let request = self.0.inner().get(url).query(&[("metric", metric), ("limit", "1")]);
+        let answer = async {
+            let body = read(request.send().await.ok()?).await.ok()?;
+            serde_json::from_slice::<Envelope>(&body).ok()?.data
+        };
+        let data = tokio::time::timeout(DEADLINE, answer).await.ok()??;
+        let described: BTreeMap<String, Vec<Described>> = serde_json::from_value(data).ok()?;
+        let kind = described.get(metric)?.first()?.kind.as_str();
+        matches!(kind, "gauge" | "gaugehistogram" | "info" | "stateset").then(|| {
+            let text = format!("{metric} is not a counter but a {kind}: select a counter, which only rises and counts requests one by one");
+            Trouble(Reason::NotACounter, text)
+        })
     }
 
     /// The one number that `query` gives.
     pub async fn value(&self, query: &str) -> Result<f64, Trouble> {
         let invalid = |text: &str| Trouble(Reason::InvalidData, text.to_owned());
-        let value = match parse(self.ask(query).await?) {
+        let value = match parse(self.ask(query, None).await?) {
             Some(Data::Scalar(sample)) => sample.value(),
             Some(Data::Vector(all)) => match all.as_slice() {
                 [] => return Err(Trouble(Reason::NoData, "the query gives no series".to_owned())),
@@ -121,8 +234,12 @@ impl Source {
         if value.is_finite() { Ok(value) } else { Err(invalid("the query gives a number that is not finite")) }
     }
 
-    async fn ask(&self, query: &str) -> Result<serde_json::Value, Trouble> {
-        let request = self.0.query(query).timeout(DEADLINE.as_millis() as i64).post_raw();
+    async fn ask(&self, query: &str, at: Option<f64>) -> Result<serde_json::Value, Trouble> {
+        let request = self.0.query(query).timeout(DEADLINE.as_millis() as i64);
+        let request = match at {
+            Some(at) => request.query("time", at).post_raw(),
+            None => request.post_raw(),
+        };
         let answer = async {
             let response = request.await.map_err(|_| failed("the metrics source cannot be reached"))?;
             let code = response.status();
@@ -144,7 +261,7 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Trouble> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| failed("the answer of the metrics source broke off"))? {
         if body.len() + chunk.len() > LARGEST {
-            return Err(failed(format!("the answer of the metrics source is larger than {} MiB", LARGEST >> 20)));
+            return Err(failed(too_large()));
         }
         body.extend_from_slice(&chunk);
     }

@@ -2,29 +2,26 @@
 //! that no slow source delays another gate or rollout. Keeps the newest reading of each gate; judges nothing.
 
 mod client;
+mod poller;
 mod window;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures::future;
-use k8s_openapi::jiff::Timestamp;
 use tokio::task::JoinHandle;
 
 pub use client::{Source, Sources, Trouble};
 pub use window::{Fetched, Window};
 
-use super::clock::{Clock, unix};
+use super::clock::Clock;
 use super::triggers::{Key, Triggers};
-use crate::api::{Color, ModelRollout};
+use crate::api::ModelRollout;
+use crate::engine::gate::stale;
 use crate::engine::observed::{Answer, Reading};
-use crate::engine::plan::{Ask, BadAndTotal, GateNeed, GateQuery};
+use crate::engine::plan::GateNeed;
 use crate::ops::metrics::Metrics;
-
-const FASTEST: Duration = Duration::from_millis(200);
-const SLOWEST: Duration = Duration::from_secs(5);
-const UNKNOWN: Duration = Duration::from_secs(1);
+use poller::Gate;
 
 /// The newest readings, by rollout uid and gate.
 type Readings = Mutex<BTreeMap<String, BTreeMap<String, Reading>>>;
@@ -104,125 +101,43 @@ async fn poll_all(shared: Arc<Shared>, (uid, key): (String, Key), gates: Vec<Gat
 async fn poll(shared: &Shared, uid: &str, key: &Key, mut gate: Gate) {
     loop {
         let at = shared.clock.precise();
+        let newest = gate.newest();
         let result = gate.ask(&shared.sources, at).await;
         shared.metrics.query(result.as_ref().map_or_else(|trouble| trouble.0.as_str(), |_| "ok"));
-        let (answer, newest) = result.unwrap_or_else(|trouble| (trouble.into(), 0.0));
+        let failed = result.is_err();
+        let answer = result.unwrap_or_else(Answer::from);
+        let reading = Reading { key: gate.key.clone(), at, answer };
         let news = {
             let mut readings = lock(&shared.readings);
             let of_rollout = readings.entry(uid.to_owned()).or_default();
-            let news = newest > gate.newest
-                || of_rollout.get(&gate.query.gate).is_none_or(|old| differs(&old.answer, &answer));
-            of_rollout.insert(gate.query.gate.clone(), Reading { key: gate.key.clone(), at, answer });
+            let news =
+                gate.newest() > newest || of_rollout.get(&gate.query.gate).is_none_or(|old| differs(old, &reading));
+            of_rollout.insert(gate.query.gate.clone(), reading);
             news
         };
-        gate.newest = gate.newest.max(newest);
         if news {
             shared.triggers.fire(key.clone());
         }
-        tokio::time::sleep(gate.pause()).await;
+        tokio::time::sleep(gate.pause(shared.clock.precise(), failed)).await;
     }
 }
 
-/// Whether an answer says anything new. That counts settle is nothing new; a value that is still the same is, since a
+/// Whether a reading says anything new. That counts settle is nothing new; a value that is still the same is, since a
 /// gate may want to see it twice.
-fn differs(old: &Answer, new: &Answer) -> bool {
-    match (old, new) {
+fn differs(old: &Reading, new: &Reading) -> bool {
+    match (&old.answer, &new.answer) {
         (
-            Answer::Counted { candidate: old, baseline: old_base },
-            Answer::Counted { candidate: new, baseline: new_base },
-        ) => old.now != new.now || old_base.as_ref().map(|it| &it.now) != new_base.as_ref().map(|it| &it.now),
+            Answer::Counted { candidate: was, baseline: was_base },
+            Answer::Counted { candidate: is, baseline: is_base },
+        ) => {
+            let base =
+                |counted: &Option<_>| counted.as_ref().map(|it: &crate::engine::observed::Counted| it.now.clone());
+            was.now != is.now
+                || base(was_base) != base(is_base)
+                || stale(was, old.at).is_some() != stale(is, new.at).is_some()
+        }
         (_, Answer::Value(_)) => true,
-        _ => old != new,
-    }
-}
-
-/// One gate that is being asked.
-struct Gate {
-    key: String,
-    query: GateQuery,
-    since: f64,
-    candidate: Window,
-    baseline: Window,
-    interval: Option<f64>,
-    /// Time of the newest sample so far.
-    newest: f64,
-}
-
-/// What to fetch for one color.
-enum Side<'a> {
-    Rate(&'a BadAndTotal),
-    Buckets(&'a str),
-}
-
-impl Gate {
-    fn new(query: &GateQuery, need: &GateNeed) -> Self {
-        let since = unix(need.since);
-        let window = |color: Color| {
-            let evidence = need.resume.iter().find(|one| one.gate == query.gate && one.color == color);
-            Window::new(since, evidence)
-        };
-        Self {
-            key: need.key.clone(),
-            query: query.clone(),
-            since,
-            candidate: window(query.candidate),
-            baseline: window(query.candidate.other()),
-            interval: None,
-            newest: 0.0,
-        }
-    }
-
-    /// A quarter of the scrape interval: a new sample is seen soon after it was taken.
-    fn pause(&self) -> Duration {
-        let quarter = self.interval.map(|interval| Duration::from_secs_f64(interval.clamp(0.0, 3600.0) / 4.0));
-        quarter.map_or(UNKNOWN, |quarter| quarter.clamp(FASTEST, SLOWEST))
-    }
-
-    /// Gives the answer, and the time of its newest sample.
-    async fn ask(&mut self, sources: &Sources, at: Timestamp) -> Result<(Answer, f64), Trouble> {
-        let source = sources.get(&self.query.source)?;
-        let now = unix(at);
-        let ask = self.query.ask.clone();
-        let (candidate, baseline) = match &ask {
-            Ask::Value { query } => {
-                let window = format!("{}s", ((now - self.since) as i64).max(1));
-                let value = source.value(&query.replace("{{window}}", &window)).await?;
-                return Ok((Answer::Value(value), 0.0));
-            }
-            Ask::ErrorRate { candidate, baseline } => (Side::Rate(candidate), baseline.as_ref().map(Side::Rate)),
-            Ask::Histogram { candidate, baseline } => {
-                (Side::Buckets(candidate), baseline.as_deref().map(Side::Buckets))
-            }
-        };
-        let reach = self.candidate.reach(now, self.interval);
-        let other_reach = self.baseline.reach(now, self.interval);
-        let other = async {
-            match &baseline {
-                Some(side) => side.fetch(&source, other_reach).await.map(Some),
-                None => Ok(None),
-            }
-        };
-        let (fetched, other) = future::try_join(candidate.fetch(&source, reach), other).await?;
-        let newest = other.as_ref().map_or(0.0, Fetched::newest).max(fetched.newest());
-        let learned = [self.interval, fetched.interval(), other.as_ref().and_then(Fetched::interval)];
-        self.interval = learned.into_iter().flatten().min_by(f64::total_cmp);
-        let candidate = self.candidate.advance(fetched, now)?;
-        let baseline = other.map(|other| self.baseline.advance(other, now)).transpose()?;
-        Ok((Answer::Counted { candidate, baseline }, newest))
-    }
-}
-
-impl Side<'_> {
-    async fn fetch(&self, source: &Source, seconds: u64) -> Result<Fetched, Trouble> {
-        match self {
-            Side::Rate(selectors) => {
-                let bad = source.samples(&selectors.bad, seconds);
-                let total = source.samples(&selectors.total, seconds);
-                let (bad, total) = future::try_join(bad, total).await?;
-                Ok(Fetched::Rate { bad, total })
-            }
-            Side::Buckets(selector) => source.samples(selector, seconds).await.map(Fetched::Buckets),
-        }
+        (old, new) => old != new,
     }
 }
 

@@ -5,11 +5,12 @@
 //! of each series up to `through` is remembered, so that a series that was not scraped for longer than we look back is
 //! not taken for a new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use super::client::Trouble;
 use crate::api::Evidence;
-use crate::api::reasons::Reason;
+use crate::api::reasons::{Reason, Span};
 use crate::engine::count::{BucketProblem, Series, Tally, buckets, tally};
 use crate::engine::observed::{Counted, Counts};
 use crate::shell::clock::{from_unix, unix};
@@ -17,9 +18,15 @@ use crate::shell::clock::{from_unix, unix};
 /// Samples may arrive so many seconds late.
 const LATE: f64 = 3.0;
 /// Seconds to look back while the scrape interval is unknown, and at most.
-const LOOK_BACK: f64 = 300.0;
+pub const LOOK_BACK: f64 = 300.0;
+/// A gap is read back in pieces of so many seconds: a source refuses, or chokes on, days of raw samples.
+const PIECE: f64 = 120.0;
 /// A series that has had no sample for so many seconds is forgotten.
 const FORGET: f64 = 3600.0;
+/// Seconds between two counts that are kept to tell what is recent.
+const STEP: f64 = 5.0;
+/// What is recent, in seconds.
+const RECENT: [(Span, f64); 2] = [(Span::LastFiveMinutes, 300.0), (Span::LastMinute, 60.0)];
 
 /// The samples of one color.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,10 +63,9 @@ impl Fetched {
         gaps.map(|(earlier, later)| later.0 - earlier.0).filter(|gap| *gap > 0.0).min_by(f64::total_cmp)
     }
 
-    /// The time of the newest sample.
-    pub fn newest(&self) -> f64 {
-        let last = self.all().iter().filter_map(|one| one.samples.last());
-        last.map(|sample| sample.0).fold(0.0, f64::max)
+    /// The time of the last sample of each series.
+    pub fn last(&self) -> impl Iterator<Item = f64> {
+        self.all().iter().filter_map(|one| one.samples.last()).map(|sample| sample.0)
     }
 }
 
@@ -71,46 +77,156 @@ type Name = (&'static str, BTreeMap<String, String>);
 pub struct Window {
     through: f64,
     settled: Counts,
+    warm_until: f64,
+    warmup: Counts,
     last: BTreeMap<Name, (f64, f64)>,
+    /// Counts at earlier times, oldest first.
+    past: VecDeque<(f64, Counts)>,
+    newest: f64,
+    interval: Option<f64>,
+    primed: bool,
 }
 
 impl Window {
-    /// Counts from `since` on; or goes on from `evidence`, which is on record.
-    pub fn new(since: f64, evidence: Option<&Evidence>) -> Self {
+    /// Counts from `since` on, of which what comes until `warm_until` is warm-up; or goes on from `evidence`, which is on
+    /// record.
+    pub fn new(since: f64, warm_until: f64, evidence: Option<&Evidence>) -> Self {
         let resumed = evidence.filter(|evidence| unix(evidence.through.0) >= since.floor());
-        let (through, settled) = resumed.map_or((since, Counts::default()), |evidence| {
-            let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let (through, settled, warmup) = resumed.map_or((since, Counts::default(), Counts::default()), |evidence| {
+            let seen = evidence.total > 0;
             let settled = Counts {
                 total: count(evidence.total),
                 bad: count(evidence.bad),
                 bounds: evidence.bounds.clone(),
                 at_most: evidence.counts.iter().map(|number| count(*number)).collect(),
-                seen: evidence.total > 0,
+                seen,
             };
-            (unix(evidence.through.0), settled)
+            let (total, bad) = (count(evidence.warmup_total), count(evidence.warmup_bad));
+            (unix(evidence.through.0), settled, Counts { total, bad, seen, ..Counts::default() })
         });
-        Self { through, settled, last: BTreeMap::new() }
+        Self {
+            past: [(through, settled.clone())].into(),
+            through,
+            settled,
+            warm_until,
+            warmup,
+            last: BTreeMap::new(),
+            newest: 0.0,
+            interval: None,
+            primed: false,
+        }
+    }
+
+    /// Whether it has been told of the series that were there before what is read first.
+    pub fn is_primed(&self) -> bool {
+        self.primed
+    }
+
+    /// Takes in the last values that series had at `at`, before what is read first: a counter that was there before, and was
+    /// not scraped for a while, was not born in the window.
+    pub fn prime(&mut self, known: Fetched, at: f64) {
+        let mut known = known;
+        for (group, all) in known.groups() {
+            for one in all.drain(..) {
+                if let Some((_, value)) = one.samples.last() {
+                    self.last.insert((group, one.labels), (at, *value));
+                }
+            }
+        }
+        self.primed = true;
     }
 
     /// How many seconds of samples to ask for at `now`.
-    pub fn reach(&self, now: f64, interval: Option<f64>) -> u64 {
-        let back = interval.map_or(LOOK_BACK, |interval| (8.0 * interval).clamp(10.0, LOOK_BACK));
-        ((now - self.through).max(0.0) + back).ceil() as u64
+    pub fn reach(&self, now: f64) -> u64 {
+        ((now - self.through).max(0.0) + self.back()).ceil() as u64
+    }
+
+    fn back(&self) -> f64 {
+        self.interval.map_or(LOOK_BACK, |interval| (8.0 * interval).clamp(10.0, LOOK_BACK))
+    }
+
+    /// The end of the next piece to read, as long as there is so much to read back before `now` that it is read in pieces.
+    pub fn piece(&self, now: f64) -> Option<f64> {
+        let end = (self.through + PIECE).ceil();
+        (end + PIECE < now).then_some(end)
+    }
+
+    #[cfg(test)]
+    fn counts(&self) -> (Counts, Counts, f64) {
+        (self.settled.clone(), self.warmup.clone(), self.through)
+    }
+
+    /// Time between two samples, if it is known.
+    pub fn interval(&self) -> Option<f64> {
+        self.interval
+    }
+
+    /// Takes over what is known of the time between two samples.
+    pub fn learn(&mut self, interval: Option<f64>) {
+        self.interval = [self.interval, interval].into_iter().flatten().min_by(f64::total_cmp);
+    }
+
+    /// Time of the newest sample so far.
+    pub fn newest(&self) -> f64 {
+        self.newest
     }
 
     /// Takes in what was fetched at `now`.
     pub fn advance(&mut self, mut fetched: Fetched, now: f64) -> Result<Counted, Trouble> {
+        self.learn(fetched.interval());
+        self.newest = fetched.last().fold(self.newest, f64::max);
         self.recall(&mut fetched);
-        let fresh = count(&fetched, self.through, now)?;
-        let counted_now = add(&self.settled, &fresh)?;
+        let counted_now = add(&self.settled, &count(&fetched, self.through, now)?)?;
+        let warmup_now = self.warm(&fetched, now)?;
         // whole seconds: the API keeps no more, and the counts must be those up to the instant that is stored
         let next = (now - LATE).floor();
         if next > self.through {
-            self.settled = add(&self.settled, &count(&fetched, self.through, next)?)?;
+            let settled = add(&self.settled, &count(&fetched, self.through, next)?)?;
+            self.warmup = self.warm(&fetched, next)?;
+            self.settled = settled;
             self.remember(&mut fetched, next);
             self.through = next;
         }
-        Ok(Counted { now: counted_now, settled: self.settled.clone(), through: from_unix(self.through) })
+        let recent = self.recent(&counted_now, now);
+        Ok(Counted {
+            now: counted_now,
+            warmup: warmup_now,
+            settled: self.settled.clone(),
+            warmup_settled: self.warmup.clone(),
+            through: from_unix(self.through),
+            recent,
+            newest: (self.newest > 0.0).then(|| from_unix(self.newest)),
+            interval: self.interval.and_then(|interval| Duration::try_from_secs_f64(interval).ok()),
+        })
+    }
+
+    /// What came in the warm-up, up to `now`.
+    fn warm(&self, fetched: &Fetched, now: f64) -> Result<Counts, Trouble> {
+        let end = self.warm_until.min(now);
+        if end <= self.through {
+            return Ok(self.warmup.clone());
+        }
+        add(&self.warmup, &count(fetched, self.through, end)?)
+    }
+
+    /// What came lately, and keeps `counts` to tell it later.
+    fn recent(&mut self, counts: &Counts, now: f64) -> Vec<(Span, Counts)> {
+        let before = |seconds: f64| self.past.iter().rev().find(|(at, _)| *at <= now - seconds);
+        let recent = RECENT.iter().filter_map(|(span, seconds)| {
+            let (_, then) = before(*seconds)?;
+            // before it there was nothing: that is all of it
+            (then.total > 0).then(|| (*span, counts.since(then)))
+        });
+        let recent = recent.collect();
+        if self.past.back().is_none_or(|(at, _)| now - at >= STEP) {
+            self.past.push_back((now, counts.clone()));
+        }
+        let longest = RECENT.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+        while self.past.get(1).is_some_and(|(at, _)| *at <= now - longest) {
+            self.past.pop_front();
+        }
+        recent
     }
 
     /// Puts the last sample that is known of a series before its first one, if that is a later one.
@@ -140,21 +256,27 @@ impl Window {
 
 fn count(fetched: &Fetched, from: f64, to: f64) -> Result<Counts, Trouble> {
     let invalid = |text: &str| Trouble(Reason::InvalidData, text.to_owned());
+    let no_counter = |text: &str| {
+        let hint = "is it a gauge? Select a counter, which only rises and counts requests one by one";
+        Trouble(Reason::NotACounter, format!("{text}: {hint}"))
+    };
     let seen = !fetched.all().is_empty();
     match fetched {
         Fetched::Rate { bad, total } => match (tally(bad, from, to), tally(total, from, to)) {
             (Tally::Count(bad), Tally::Count(total)) => Ok(Counts { total, bad, seen, ..Counts::default() }),
-            (Tally::NotACounter, _) => Err(invalid("the bad requests are no whole-numbered counter")),
-            (_, Tally::NotACounter) => Err(invalid("the requests are no whole-numbered counter")),
+            (Tally::NotACounter, _) => Err(no_counter("the samples of `bad` are not those of a counter")),
+            (_, Tally::NotACounter) => Err(no_counter("the samples of `total` are not those of a counter")),
         },
         Fetched::Buckets(all) => {
-            let counted = buckets(all, from, to).map_err(|problem| {
-                invalid(match problem {
-                    BucketProblem::NoBound => "a series of the histogram has no label le",
-                    BucketProblem::NoInfinity => "the histogram has no bucket +Inf",
-                    BucketProblem::NotACounter => "the histogram's buckets are no whole-numbered counters",
-                    BucketProblem::NotCumulative => "a larger bucket of the histogram counts less than a smaller one",
-                })
+            let counted = buckets(all, from, to).map_err(|problem| match problem {
+                BucketProblem::NoBound => {
+                    invalid("a series of the histogram has no label le: select its _bucket series")
+                }
+                BucketProblem::NoInfinity => invalid("the histogram has no bucket +Inf: select all of its buckets"),
+                BucketProblem::NotACounter => no_counter("the histogram's buckets are not counters"),
+                BucketProblem::NotCumulative => {
+                    invalid("a larger bucket of the histogram counts less than a smaller one")
+                }
             })?;
             Ok(Counts { total: counted.total, bad: 0, bounds: counted.bounds, at_most: counted.at_most, seen })
         }

@@ -17,8 +17,8 @@ fn rate(samples: &[(f64, f64)], from: f64, to: f64) -> Fetched {
     Fetched::Rate { bad: Vec::new(), total }
 }
 
-fn poll(window: &mut Window, samples: &[(f64, f64)], now: f64, interval: Option<f64>) -> Counted {
-    let reach = window.reach(now, interval) as f64;
+fn poll(window: &mut Window, samples: &[(f64, f64)], now: f64) -> Counted {
+    let reach = window.reach(now) as f64;
     window.advance(rate(samples, now - reach, now), now).unwrap()
 }
 
@@ -29,6 +29,8 @@ fn evidence(counted: &Counted) -> Evidence {
         through: Time(counted.through),
         total: counted.settled.total as i64,
         bad: counted.settled.bad as i64,
+        warmup_total: counted.warmup_settled.total as i64,
+        warmup_bad: counted.warmup_settled.bad as i64,
         bounds: counted.settled.bounds.clone(),
         counts: counted.settled.at_most.iter().map(|count| *count as i64).collect(),
     }
@@ -37,19 +39,19 @@ fn evidence(counted: &Counted) -> Evidence {
 #[test]
 fn a_gap_longer_than_the_look_back_makes_no_new_series() {
     let samples = [(1000.0, 500.0), (1001.0, 501.0), (1061.0, 520.0)];
-    let mut window = Window::new(1000.0, None);
+    let mut window = Window::new(1000.0, 1000.0, None);
     for now in [1001.0, 1005.0, 1030.0, 1060.0] {
-        assert_eq!(poll(&mut window, &samples, now, Some(1.0)).now.total, 1);
+        assert_eq!(poll(&mut window, &samples, now).now.total, 1);
     }
-    assert_eq!(poll(&mut window, &samples, 1062.0, Some(1.0)).now.total, 20);
+    assert_eq!(poll(&mut window, &samples, 1062.0).now.total, 20);
 }
 
 #[test]
 fn nothing_of_a_missing_counter_is_seen() {
-    let mut window = Window::new(1000.0, None);
-    let counted = poll(&mut window, &[], 1010.0, None);
+    let mut window = Window::new(1000.0, 1000.0, None);
+    let counted = poll(&mut window, &[], 1010.0);
     assert_eq!((counted.now.seen, counted.now.total), (false, 0));
-    assert!(poll(&mut window, &[(1011.0, 3.0)], 1012.0, None).now.seen);
+    assert!(poll(&mut window, &[(1011.0, 3.0)], 1012.0).now.seen);
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn bounds_must_stay() {
         labels: BTreeMap::from([("le".to_owned(), le.to_owned())]),
         samples: vec![(at, 1.0)],
     };
-    let mut window = Window::new(1000.0, None);
+    let mut window = Window::new(1000.0, 1000.0, None);
     let first = Fetched::Buckets(vec![bucket("0.5", 1001.0), bucket("+Inf", 1001.0)]);
     assert_eq!(window.advance(first, 1010.0).unwrap().settled.at_most, [1]);
     let second = Fetched::Buckets(vec![bucket("0.7", 1011.0), bucket("+Inf", 1011.0)]);
@@ -67,21 +69,76 @@ fn bounds_must_stay() {
 
 #[test]
 fn a_fraction_is_no_counter_and_moves_nothing() {
-    let mut window = Window::new(1000.0, None);
-    let before = window.clone();
+    let mut window = Window::new(1000.0, 1000.0, None);
+    let before = window.counts();
     let wrong = Fetched::Rate { bad: Vec::new(), total: vec![series(&[(1001.0, 0.5)])] };
-    assert_eq!(window.advance(wrong, 1010.0).unwrap_err().0, Reason::InvalidData);
-    assert_eq!(window, before);
+    assert_eq!(window.advance(wrong, 1010.0).unwrap_err().0, Reason::NotACounter);
+    assert_eq!(window.counts(), before);
 }
 
 #[test]
 fn the_interval_is_the_smallest_gap() {
     assert_eq!(rate(&[(1.0, 0.0), (16.0, 0.0), (31.0, 0.0)], 0.0, 40.0).interval(), Some(15.0));
     assert_eq!(rate(&[(1.0, 0.0)], 0.0, 40.0).interval(), None);
-    let window = Window::new(1000.0, None);
-    assert_eq!(window.reach(1010.0, None), 310);
-    assert_eq!(window.reach(1010.0, Some(15.0)), 130);
-    assert_eq!(window.reach(1010.0, Some(0.1)), 20);
+    let reach = |interval| {
+        let mut window = Window::new(1000.0, 1000.0, None);
+        window.learn(interval);
+        window.reach(1010.0)
+    };
+    assert_eq!([reach(None), reach(Some(15.0)), reach(Some(0.1))], [310, 130, 20]);
+}
+
+#[test]
+fn the_warm_up_is_told_apart_to_the_sample_also_after_a_restart() {
+    let samples: Vec<(f64, f64)> =
+        (0..60).map(|second| (1000.5 + f64::from(second), f64::from(second) * 2.0)).collect();
+    let mut window = Window::new(1000.0, 1020.0, None);
+    for now in [1004.0, 1012.0, 1018.0, 1025.0, 1041.0, 1059.0] {
+        let counted = poll(&mut window, &samples, now);
+        let warm = tally(&[series(&samples)], 1000.0, 1020_f64.min(now));
+        assert_eq!(Tally::Count(counted.warmup.total), warm, "at {now}");
+        assert_eq!(Tally::Count(counted.judged().total), tally(&[series(&samples)], 1020.0, now), "at {now}");
+        window = Window::new(1000.0, 1020.0, Some(&evidence(&counted)));
+    }
+}
+
+#[test]
+fn what_is_recent_is_the_last_minute_and_the_last_five() {
+    let samples: Vec<(f64, f64)> = (0..900).map(|second| (1000.5 + f64::from(second), f64::from(second))).collect();
+    let mut window = Window::new(1000.0, 1000.0, None);
+    for second in 1..=600 {
+        let now = 1000.0 + f64::from(second);
+        let counted = poll(&mut window, &samples, now);
+        for (span, seconds) in [(Span::LastMinute, 60), (Span::LastFiveMinutes, 300)] {
+            let found = counted.recent.iter().find(|(one, _)| *one == span).map(|(_, counts)| counts.total);
+            if second < seconds {
+                assert_eq!(found, None, "nothing is told of a window that is younger than that");
+            } else if second > seconds + 10 {
+                let most = (seconds + 6) as u64;
+                assert!(
+                    found.is_some_and(|total| total >= seconds as u64 && total <= most),
+                    "{span} {found:?} at {second}"
+                );
+            }
+        }
+    }
+    assert!(window.past.len() < 70, "{}", window.past.len());
+}
+
+#[test]
+fn what_is_far_behind_is_read_in_pieces() {
+    let samples: Vec<(f64, f64)> = (0..40_000).map(|step| (1000.5 + f64::from(step), f64::from(step))).collect();
+    let mut window = Window::new(1000.0, 1000.0, None);
+    poll(&mut window, &samples, 1010.0);
+    let mut pieces = 0;
+    while let Some(end) = window.piece(40_000.0) {
+        assert!(window.reach(end) < 500, "a piece is small");
+        poll(&mut window, &samples, end);
+        pieces += 1;
+    }
+    assert!((300..400).contains(&pieces), "{pieces}");
+    let counted = poll(&mut window, &samples, 40_000.0);
+    assert_eq!(Tally::Count(counted.now.total), tally(&[series(&samples)], 1000.0, 40_000.0));
 }
 
 proptest! {
@@ -98,17 +155,67 @@ proptest! {
             value = if resets.contains(&index) { f64::from(*step) } else { value + f64::from(*step) };
             samples.push((990.5 + index as f64, value));
         }
-        let mut window = Window::new(1000.0, None);
+        let mut window = Window::new(1000.0, 1000.0, None);
         let mut now = 1000.0;
         for (pause, restart) in polls {
             now += f64::from(pause) / 1000.0;
-            let counted = poll(&mut window, &samples, now, Some(1.0));
+            let counted = poll(&mut window, &samples, now);
             prop_assert_eq!(Tally::Count(counted.now.total), tally(&[series(&samples)], 1000.0, now));
             let through = unix(counted.through);
             prop_assert_eq!(Tally::Count(counted.settled.total), tally(&[series(&samples)], 1000.0, through));
             if restart {
-                window = Window::new(1000.0, Some(&evidence(&counted)));
+                window = Window::new(1000.0, 1000.0, Some(&evidence(&counted)));
             }
         }
     }
+
+    /// Pods that come and go, restart in place, are scraped late or not at all: polls, pieces and restarts of the operator
+    /// end with the counts that a look at all samples of all time gives.
+    #[test]
+    fn every_sample_of_every_series_counts_once(
+        pods in prop::collection::vec(pod(), 1..6),
+        polls in prop::collection::vec((1_u32..12_000, prop::bool::weighted(0.1)), 1..25),
+    ) {
+        let all: Vec<Series> = pods.iter().enumerate().map(|(number, samples)| Series {
+            labels: BTreeMap::from([("pod".to_owned(), number.to_string())]),
+            samples: samples.clone(),
+        }).collect();
+        let mut window = Window::new(1000.0, 1015.0, None);
+        let mut now = 1000.0;
+        for (pause, restart) in polls {
+            now += f64::from(pause) / 1000.0;
+            let from = now - window.reach(now) as f64;
+            let seen = all.iter().filter_map(|one| {
+                let inside: Vec<_> = one.samples.iter().copied().filter(|(at, _)| *at > from && *at <= now).collect();
+                (!inside.is_empty()).then(|| Series { labels: one.labels.clone(), samples: inside })
+            });
+            let fetched = Fetched::Rate { bad: Vec::new(), total: seen.collect() };
+            let counted = window.advance(fetched, now).unwrap();
+            prop_assert_eq!(Tally::Count(counted.now.total), tally(&all, 1000.0, now));
+            prop_assert_eq!(Tally::Count(counted.judged().total), tally(&all, 1015_f64.min(now), now));
+            let through = unix(counted.through);
+            prop_assert_eq!(Tally::Count(counted.settled.total), tally(&all, 1000.0, through));
+            if restart {
+                window = Window::new(1000.0, 1015.0, Some(&evidence(&counted)));
+            }
+        }
+    }
+}
+
+/// The samples of one Pod's counter: born before or in the stage, restarted in place, with scrapes that are missing, and
+/// gone at some time.
+fn pod() -> impl Strategy<Value = Vec<(f64, f64)>> {
+    let scrape = (0_u32..9, prop::bool::weighted(0.05), prop::bool::weighted(0.15));
+    (0_u32..60, 0_u32..100, prop::collection::vec(scrape, 2..80)).prop_map(|(born, offset, scrapes)| {
+        let first = 960.0 + f64::from(born) + f64::from(offset) / 100.0;
+        let mut value = if born < 40 { 1000.0 } else { 0.0 };
+        let mut samples = Vec::new();
+        for (number, (more, restarted, missing)) in scrapes.into_iter().enumerate() {
+            value = if restarted { f64::from(more) } else { value + f64::from(more) };
+            if !missing {
+                samples.push((first + number as f64, value));
+            }
+        }
+        samples
+    })
 }

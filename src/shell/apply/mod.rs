@@ -1,6 +1,8 @@
 //! THE ONLY PLACE THAT WRITES. Carries out a plan in its order, each call with its precondition, a deadline and a look
 //! at the lease, and stops at the first failure. Decides nothing.
 
+mod jobs;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ use crate::api::reasons::Verdict;
 use crate::api::{ModelRollout, ModelRolloutStatus};
 use crate::engine::observed::{DeploymentSeen, IngressSeen, Lookup, Observed};
 use crate::engine::plan::{Action, IngressWant, Order, PathSwitch, Plan, ServingCheck};
+
+pub use jobs::Refusals;
 
 /// The longest that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(3);
@@ -151,6 +155,11 @@ impl Turn<'_> {
             Action::SwitchBackend { ingress, resource_version, paths } => {
                 self.switch(ingress, resource_version.as_deref(), paths).await
             }
+            Action::CreateJob(want) => {
+                self.create_job(want).await;
+                Ok(())
+            }
+            Action::DeleteJob { name, uid } => self.delete_job(name, uid).await,
             Action::Scale { deployment, replicas, resource_version, unless_serving } => {
                 if let Some(check) = unless_serving {
                     self.check_not_serving(check).await?;
