@@ -233,6 +233,8 @@ fn expected_grants(scope: &str) -> BTreeSet<String> {
         ("discovery.k8s.io/endpointslices", "list watch"),
         ("autoscaling/horizontalpodautoscalers", "list watch"),
         ("networking.k8s.io/ingresses", "get list watch create update patch delete"),
+        ("/podtemplates", "get list watch"),
+        ("batch/jobs", "get list watch create delete"),
         ("events.k8s.io/events", "create patch"),
     ]
     .iter()
@@ -252,6 +254,15 @@ fn lease_grants() -> BTreeSet<String> {
 fn rights_are_exact_in_the_whole_cluster() {
     let expected: BTreeSet<String> = expected_grants("cluster").union(&lease_grants()).cloned().collect();
     assert_eq!(grants(&render("{}")), expected);
+}
+
+#[test]
+#[ignore = "needs helm"]
+fn without_job_gates_nothing_may_start_pods() {
+    let found = grants(&render("jobGates: { enabled: false }"));
+    assert!(found.iter().all(|grant| !grant.contains("batch/") && !grant.contains("podtemplates")), "{found:?}");
+    let allowed = expected_grants("cluster").union(&lease_grants()).cloned().collect::<BTreeSet<_>>();
+    assert!(found.is_subset(&allowed) && found.len() == allowed.len() - 8);
 }
 
 #[test]

@@ -31,6 +31,9 @@ mod manifests;
 #[allow(dead_code)]
 #[path = "../../tests/e2e/operator.rs"]
 mod operator;
+#[allow(dead_code)]
+#[path = "../../tests/e2e/verdicts.rs"]
+mod verdicts;
 
 use std::time::{Duration, Instant};
 

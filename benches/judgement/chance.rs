@@ -1,6 +1,6 @@
 //! Chance from a seed: the same numbers in every run.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// `SplitMix64` (Steele, Lea and Flood, 2014).
 pub struct Chance(u64);
 
 impl Chance {

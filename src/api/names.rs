@@ -68,24 +68,30 @@ pub fn anchor_name(name: &str) -> String {
 /// Name of the Job of `gate` of the rollout `name`, for the stage that `key` stands for. At most 63 characters: Pods carry
 /// it as a label.
 pub fn job_name(name: &str, gate: &str, key: &str) -> String {
-    use sha2::{Digest as _, Sha256};
-    let [a, b, c, d, e, ..] = <[u8; 32]>::from(Sha256::digest(format!("{name}/{gate}/{key}")));
     let head: String = format!("{name}-{gate}").replace('.', "-").chars().take(63 - 11).collect();
-    format!("{}-{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}", head.trim_end_matches('-'))
+    format!("{}-{}", head.trim_end_matches('-'), hash(&format!("{name}/{gate}/{key}"), 5))
 }
 
 /// `name` + `suffix`; a name that would be too long is cut and gets a hash of the whole, so two long names stay apart.
 fn suffixed(name: &str, suffix: &str) -> String {
-    use sha2::{Digest as _, Sha256};
     if name.len() + suffix.len() <= MAX_NAME {
         return format!("{name}{suffix}");
     }
-    let hash = Sha256::digest(name.as_bytes());
-    let [a, b, c, d, ..] = <[u8; 32]>::from(hash);
-    let hash = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
+    let hash = hash(name, 4);
     let keep = MAX_NAME - suffix.len() - hash.len() - 1;
     let head: String = name.chars().take(keep).collect();
     format!("{}-{hash}{suffix}", head.trim_end_matches(['-', '.']))
+}
+
+/// The first `bytes` bytes of a hash of `text`, in hexadecimal.
+fn hash(text: &str, bytes: usize) -> String {
+    use sha2::{Digest as _, Sha256};
+    use std::fmt::Write as _;
+    Sha256::digest(text.as_bytes()).iter().take(bytes).fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -336,7 +336,7 @@ fn is_zero(number: &i64) -> bool {
 }
 
 /// What was counted for one limit of a gate: with the samples needed, enough to judge it again.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitEvidence {
     /// Which limit.

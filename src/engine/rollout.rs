@@ -134,7 +134,7 @@ pub struct Gate {
 }
 
 /// The warm-up that nobody has set.
-const WARMUP: Duration = Duration::from_secs(60);
+const WARMUP: Duration = Duration::from_mins(1);
 
 impl Gate {
     /// The limit that it is judged by, for people.

@@ -24,6 +24,7 @@ use crate::history::{IngressState, Ingresses, Rollouts};
 use crate::http;
 use crate::manifests::{Setup, pair, rollout};
 use crate::operator::{Launcher, Operator};
+use crate::verdicts;
 
 /// How long a rollout may take to get somewhere on a busy machine.
 pub const LONG: Duration = Duration::from_secs(90);
@@ -64,6 +65,7 @@ pub async fn scenario_with(name: &str, setup: Setup, prometheus: String, body: i
         let passed = AssertUnwindSafe(async {
             body(&mut scenario).await;
             scenario.check_operator();
+            scenario.check_verdicts();
         });
         let result = passed.catch_unwind().await;
         let reports = scenario.stop_load().await;
@@ -333,6 +335,20 @@ impl Scenario {
         if let Some(operator) = &mut self.operator {
             operator.check_running();
         }
+    }
+
+    /// Whatever was judged in this scenario, and led to whatever: the numbers that are on record give the same verdict.
+    fn check_verdicts(&self) {
+        let records = self.rollouts.verdicts();
+        for (place, record) in &records {
+            verdicts::check(place, record);
+        }
+        let lines = verdicts::decisions(&self.launcher.logs());
+        for decision in &lines {
+            let place = format!("decision {} of attempt {:?}", decision.reason, decision.attempt);
+            decision.gates.iter().for_each(|gate| verdicts::check(&place, &gate.into()));
+        }
+        verdicts::checked(records.len(), lines.len());
     }
 
     fn check(&self, reports: &[Report]) {

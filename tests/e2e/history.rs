@@ -13,9 +13,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::verdicts::{self, Verdict};
+
 /// Lines with the seconds since the beginning.
 #[derive(Clone)]
 struct Journal(Instant, Arc<Mutex<Vec<String>>>);
+
+/// Every verdict that was ever in a status, with its place.
+type Verdicts = Arc<Mutex<BTreeMap<String, Verdict>>>;
 
 impl Journal {
     fn new() -> Self {
@@ -38,6 +43,7 @@ impl Journal {
 pub struct Rollouts {
     latest: watch::Receiver<Option<ModelRollout>>,
     journal: Journal,
+    verdicts: Verdicts,
     task: JoinHandle<()>,
 }
 
@@ -53,6 +59,8 @@ impl Rollouts {
         let (sender, latest) = watch::channel(None);
         let journal = Journal::new();
         let lines = journal.clone();
+        let verdicts = Verdicts::default();
+        let keep = Arc::clone(&verdicts);
         let config = Config::default().fields(&format!("metadata.name={name}"));
         let task = tokio::spawn(async move {
             let events = watcher(api, config);
@@ -61,6 +69,7 @@ impl Rollouts {
                 match event {
                     Ok(Event::Apply(object) | Event::InitApply(object)) => {
                         lines.write(&line(&object));
+                        keep.lock().unwrap().extend(verdicts::of(&object));
                         sender.send_replace(Some(object));
                     }
                     Ok(Event::Delete(_)) => {
@@ -71,7 +80,12 @@ impl Rollouts {
                 }
             }
         });
-        Self { latest, journal, task }
+        Self { latest, journal, verdicts, task }
+    }
+
+    /// Every verdict that was ever in its status.
+    pub fn verdicts(&self) -> BTreeMap<String, Verdict> {
+        self.verdicts.lock().unwrap().clone()
     }
 
     /// Waits until it is as `look` wants it.

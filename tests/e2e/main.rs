@@ -39,3 +39,4 @@ mod scenarios_restoring;
 mod scenarios_rollback;
 mod scenarios_runbook;
 mod scenarios_users;
+mod verdicts;

@@ -1,19 +1,12 @@
 //! The record of decisions: from its lines alone the whole rollout can be told.
 
-use modelrollout::api::decision::Decision;
 use modelrollout::api::reasons::{Cause, Outcome, Reason, Verdict};
 use modelrollout::api::{Color, names};
 use serde_json::json;
 
-use crate::harness::{Scenario, scenario};
+use crate::harness::scenario;
 use crate::manifests::Setup;
-
-/// The decisions in the operator's log, in their order.
-fn decisions(it: &Scenario) -> Vec<Decision> {
-    let logs = it.launcher.logs();
-    let lines = logs.iter().flat_map(|(_, log)| log.lines()).filter(|line| line.contains(r#""kind":"Decision""#));
-    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
-}
+use crate::verdicts;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
@@ -31,7 +24,7 @@ async fn the_whole_rollout_can_be_told_from_the_record() {
         it.annotate(names::ANNOTATION_APPROVE, "2/1").await;
         let status = it.promoted().await;
 
-        let all = decisions(it);
+        let all = verdicts::decisions(&it.launcher.logs());
         let of = |attempt| all.iter().filter(move |one| one.attempt == Some(attempt));
         let reasons = |attempt| of(attempt).map(|one| one.reason).collect::<Vec<_>>();
         let has = |attempt, wanted: &[Reason]| {

@@ -3,7 +3,7 @@
 use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Verdict};
 use modelrollout::api::{GateSpec, names};
 use modelrollout::engine::gate::reckon;
-use modelrollout::engine::observed::{Answer, Lookup};
+use modelrollout::engine::observed::{Answer, Counts, Lookup};
 
 use crate::world::{World, at};
 use crate::{SPEC, buffering, in_stage, world};
@@ -315,7 +315,7 @@ fn a_share_over_the_limit_fails_with_newer_samples_and_not_by_looking_again() {
             let reading = world.seen.readings.get_mut("errors").unwrap();
             let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!() };
             (candidate.now.bad, candidate.now.total) = (bad, total);
-            candidate.warmup = Default::default();
+            candidate.warmup = Counts::default();
         }
     };
     counts(26, 400)(&mut world);

@@ -92,7 +92,7 @@ impl Latency<'_> {
         );
         let mut passed = Vec::new();
         if let Some(max) = self.max {
-            said = format!("{said}, limit {}", text::seconds(max));
+            said = said + ", limit " + &text::seconds(max);
             let limits = Limits { pass: at_or_below(counts, max), fail: at_or_above(counts, max) };
             self.slow_enough(evidence, counts, LimitKind::Max, &limits, &said)?;
             if !self.within(counts, limits.pass) {

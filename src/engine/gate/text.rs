@@ -43,7 +43,7 @@ pub fn quantile(counts: &Counts, quantile: f64) -> Option<String> {
 
 /// `2.5s`.
 pub fn seconds(value: f64) -> String {
-    format!("{}s", trim(value))
+    trim(value) + "s"
 }
 
 /// `12 %`.
@@ -53,12 +53,12 @@ pub fn percent(part: u64, whole: u64) -> String {
 
 /// `12 %`.
 pub fn percent_of(share: f64) -> String {
-    format!("{} %", trim((share * 100_000.0).round() / 1000.0))
+    trim((share * 100_000.0).round() / 1000.0) + " %"
 }
 
 /// `3 points`.
 pub fn points(share: f64) -> String {
-    format!("{} points", trim((share * 100_000.0).round() / 1000.0))
+    trim((share * 100_000.0).round() / 1000.0) + " points"
 }
 
 /// A number without needless zeros.
@@ -66,6 +66,7 @@ pub fn trim(value: f64) -> String {
     if value != 0.0 && (value.abs() < 0.001 || value.abs() >= 1e9) {
         return format!("{value:e}");
     }
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let mut text = format!("{value:.4}");
+    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    text
 }

@@ -123,13 +123,11 @@ impl Gate {
             return Ok(());
         }
         let checks = self.query.metrics.iter().map(|metric| source.not_a_counter(metric));
-        match future::join_all(checks).await.into_iter().flatten().next() {
-            Some(trouble) => Err(trouble),
-            None => {
-                self.checked = true;
-                Ok(())
-            }
+        if let Some(trouble) = future::join_all(checks).await.into_iter().flatten().next() {
+            return Err(trouble);
         }
+        self.checked = true;
+        Ok(())
     }
 }
 
