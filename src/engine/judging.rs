@@ -78,7 +78,13 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
     let mut evidence = Vec::new();
     for gate in &rollout.gates {
         let is_job = matches!(gate.rule, Rule::Job { .. });
-        if !gates.iter().any(|one| one.name == gate.name) || is_job && window.stage.is_none() {
+        if is_job && window.stage.is_none() {
+            // it has judged the stages, and its word stands
+            let past = draft.stored.gates.iter().find(|past| past.name == gate.name && past.verdict == Verdict::Pass);
+            statuses.push(past.cloned().unwrap_or_else(|| idle(gate)));
+            continue;
+        }
+        if !gates.iter().any(|one| one.name == gate.name) {
             statuses.push(idle(gate));
             continue;
         }

@@ -280,7 +280,7 @@ fn advice_on_gate(gate: &Gate) -> Option<Problem> {
         return Some(Problem { reason: Reason::InvalidQuery, message });
     }
     let least = gate.least_samples();
-    (gate.rule.counts() && gate.min_samples < least).then(|| Problem {
+    (gate.rule.counts() && !gate.dry_run && gate.min_samples < least).then(|| Problem {
         reason: Reason::GateUnderpowered,
         message: format!(
             "gate {} judges by {} requests, so few that chance decides: minSamples of at least {least}, better {}, tells a good release from a bad one",

@@ -9,6 +9,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, ServiceBackendPort};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::api::names::{ANNOTATION_INGRESS_CLASS, NGINX_PREFIX};
@@ -50,16 +51,52 @@ pub fn scaled_deployment(object: &HorizontalPodAutoscaler) -> Option<String> {
     is_deployment.then(|| target.name.clone())
 }
 
+/// What is read of a PodTemplate: reading all of a Pod's settings would make the program, and so its memory, larger.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "PodTemplate")]
+pub struct PodTemplateRead {
+    metadata: ObjectMeta,
+    template: Option<TemplateRead>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct TemplateRead {
+    metadata: Option<ObjectMeta>,
+}
+
+/// What is read of a Job.
+#[derive(kube::Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = "Job")]
+pub struct JobRead {
+    /// Name, uid, owners.
+    pub metadata: ObjectMeta,
+    status: Option<JobStatusRead>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct JobStatusRead {
+    #[serde(default)]
+    conditions: Vec<JobConditionRead>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct JobConditionRead {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: Option<String>,
+}
+
 /// Labels of the Pods of a template.
-pub fn job_labels(object: &PodTemplate) -> Labels {
+pub fn job_labels(object: &PodTemplateRead) -> Labels {
     let meta = object.template.as_ref().and_then(|template| template.metadata.as_ref());
     meta.and_then(|meta| meta.labels.clone()).unwrap_or_default()
 }
 
-impl From<&Job> for JobSeen {
-    fn from(object: &Job) -> Self {
-        let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let outcome = conditions.filter(|one| one.status == "True").find_map(|one| match one.type_.as_str() {
+impl From<&JobRead> for JobSeen {
+    fn from(object: &JobRead) -> Self {
+        let conditions = object.status.iter().flat_map(|status| &status.conditions);
+        let outcome = conditions.filter(|one| one.status == "True").find_map(|one| match one.kind.as_str() {
             "Complete" => Some(JobOutcome::Succeeded),
             "Failed" if one.reason.as_deref() == Some("DeadlineExceeded") => Some(JobOutcome::DeadlineExceeded),
             "Failed" => Some(JobOutcome::Failed),

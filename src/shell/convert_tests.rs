@@ -116,3 +116,22 @@ fn the_hash_of_a_prompt_is_of_its_content() {
     assert_ne!(hash(json!({ "data": { "x": "AA==" } })), hash(json!({ "binaryData": { "x": "AA==" } })));
     assert_eq!(one.len(), 16);
 }
+
+#[test]
+fn a_job_has_ended_when_it_is_complete_failed_or_late() {
+    let seen = |conditions: serde_json::Value| {
+        let job = serde_json::json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "j", "uid": "u" },
+            "status": { "active": 1, "conditions": conditions },
+        });
+        JobSeen::from(&serde_json::from_value::<JobRead>(job).unwrap()).outcome
+    };
+    let condition =
+        |kind: &str, reason: &str| serde_json::json!([{ "type": kind, "status": "True", "reason": reason }]);
+    assert_eq!(seen(serde_json::json!([])), None);
+    assert_eq!(seen(condition("Suspended", "x")), None);
+    assert_eq!(seen(condition("FailureTarget", "DeadlineExceeded")), None, "its Pods still run");
+    assert_eq!(seen(condition("Complete", "CompletionsReached")), Some(JobOutcome::Succeeded));
+    assert_eq!(seen(condition("Failed", "PodFailurePolicy")), Some(JobOutcome::Failed));
+    assert_eq!(seen(condition("Failed", "DeadlineExceeded")), Some(JobOutcome::DeadlineExceeded));
+}

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -15,7 +14,7 @@ use kube::runtime::watcher::Config;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::convert::{PodSeen, job_labels, ready_targets};
+use super::convert::{JobRead, PodSeen, PodTemplateRead, job_labels, ready_targets};
 use super::stores::{Put, Store, Stores};
 use super::triggers::{Key, Triggers};
 use super::watches::{Change, feed, stream};
@@ -325,15 +324,15 @@ impl Watch {
             }
             (What::Jobs(uid), Facts::Jobs(store)) => {
                 let selector = format!("{LABEL_ROLLOUT_UID}={uid}");
-                let stream = stream::<Job>(&self.client, namespace, config.labels(&selector));
+                let stream = stream::<JobRead>(&self.client, namespace, config.labels(&selector));
                 let fed = (&*store, &*self.metrics);
                 feed(stream, ("Job", namespace), fed, |job| Some(job.into()), |change| self.changed(&change)).await;
             }
             (What::JobTemplate(name), Facts::JobTemplate(store)) => {
                 let selector = format!("metadata.name={name}");
-                let stream = stream::<PodTemplate>(&self.client, namespace, config.fields(&selector));
+                let stream = stream::<PodTemplateRead>(&self.client, namespace, config.fields(&selector));
                 let fed = (&*store, &*self.metrics);
-                let convert = |template: &PodTemplate| Some(job_labels(template));
+                let convert = |template: &PodTemplateRead| Some(job_labels(template));
                 feed(stream, ("PodTemplate", namespace), fed, convert, |change| self.changed(&change)).await;
             }
             // `Dynamic::start` makes the facts from the target

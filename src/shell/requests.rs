@@ -2,17 +2,14 @@
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
-use k8s_openapi::api::batch::v1::{
-    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
-    PodFailurePolicyRule,
-};
-use k8s_openapi::api::core::v1::{EnvVar, PodSpec, PodTemplate, PodTemplateSpec};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::networking::v1::{
     HTTPIngressPath, HTTPIngressRuleValue, Ingress, IngressBackend, IngressRule, IngressServiceBackend, IngressSpec,
     IngressTLS, ServiceBackendPort,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource as _;
+use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::api::ModelRollout;
@@ -47,87 +44,63 @@ pub fn ingress(want: &IngressWant, rollout: &ModelRollout) -> Ingress {
 }
 
 /// So long a Job stays when it has ended: for its log to be read.
-const KEPT_SECONDS: i32 = 3600;
+const KEPT_SECONDS: u32 = 3600;
 /// How often a Pod that ended without a word of its own is tried again.
-const RETRIES: i32 = 3;
+const RETRIES: u32 = 3;
+/// Exit codes that are a word: all but 0, and but those of a process that was killed, by the kernel for its memory or by
+/// whoever deleted its Pod.
+const NO_WORD: [i32; 3] = [0, 137, 143];
 
-/// A Job that judges, made from `template`. Its own exit code is its word, and the first one counts; a Pod that a drained
-/// node took away said nothing.
-pub fn job(want: &JobWant, template: &PodTemplate, rollout: &ModelRollout) -> Job {
-    let template = template.template.clone().unwrap_or_default();
-    let meta = template.metadata.unwrap_or_default();
-    let ours = [
-        (LABEL_MANAGED_BY.to_owned(), MANAGED_BY.to_owned()),
-        (LABEL_ROLLOUT_UID.to_owned(), rollout.metadata.uid.clone().unwrap_or_default()),
-    ];
-    let mut labels = meta.labels.unwrap_or_default();
-    labels.extend(ours.clone());
-    let mut spec = template.spec.unwrap_or_default();
-    tell(&mut spec, &want.env);
-    spec.restart_policy = Some("Never".to_owned());
-    Job {
-        metadata: ObjectMeta {
-            name: Some(want.name.clone()),
-            namespace: rollout.metadata.namespace.clone(),
-            labels: Some(ours.into()),
-            owner_references: Some(vec![owner(rollout)]),
-            ..ObjectMeta::default()
+/// A Job that judges, made from the `template` of a PodTemplate. Its exit code is its word, and the first one counts; a
+/// Pod that a drained node took away said nothing.
+pub fn job(want: &JobWant, template: &Value, rollout: &ModelRollout) -> DynamicObject {
+    let ours = json!({ LABEL_MANAGED_BY: MANAGED_BY, LABEL_ROLLOUT_UID: rollout.metadata.uid });
+    let of = |place: &str| template.pointer(place).cloned().unwrap_or_default();
+    let mut labels = of("/metadata/labels");
+    merge(&mut labels, &ours);
+    let mut pod = of("/spec");
+    tell(&mut pod, &want.env);
+    merge(&mut pod, &json!({ "restartPolicy": "Never" }));
+    let said_no = json!({ "action": "FailJob", "onExitCodes": { "operator": "NotIn", "values": NO_WORD } });
+    let disrupted =
+        json!({ "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] });
+    let spec = json!({
+        "activeDeadlineSeconds": want.deadline.as_secs(),
+        "backoffLimit": RETRIES,
+        "podFailurePolicy": { "rules": [disrupted, said_no] },
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "template": {
+            "metadata": { "labels": labels, "annotations": of("/metadata/annotations") },
+            "spec": pod,
         },
-        spec: Some(JobSpec {
-            active_deadline_seconds: Some(i64::try_from(want.deadline.as_secs()).unwrap_or(i64::MAX)),
-            backoff_limit: Some(RETRIES),
-            pod_failure_policy: Some(PodFailurePolicy { rules: vec![disrupted(), said_no()] }),
-            ttl_seconds_after_finished: Some(KEPT_SECONDS),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(labels),
-                    annotations: meta.annotations,
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(spec),
-            },
-            ..JobSpec::default()
-        }),
-        status: None,
-    }
+    });
+    let mut job = DynamicObject::new(&want.name, &ApiResource::erase::<Job>(&())).data(json!({ "spec": spec }));
+    job.metadata.namespace.clone_from(&rollout.metadata.namespace);
+    job.metadata.labels = serde_json::from_value(ours).ok();
+    job.metadata.owner_references = Some(vec![owner(rollout)]);
+    job
 }
 
 /// Tells every container what it judges; what the template says of the same name gives way.
-fn tell(spec: &mut PodSpec, variables: &[(String, String)]) {
-    let containers = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
-    for container in containers {
-        let env = container.env.get_or_insert_default();
-        env.retain(|one| variables.iter().all(|(name, _)| *name != one.name));
-        let variable = |(name, value): &(String, String)| EnvVar {
-            name: name.clone(),
-            value: Some(value.clone()),
-            ..EnvVar::default()
-        };
-        // first, so that the template's own may refer to them
-        env.splice(0..0, variables.iter().map(variable));
+fn tell(pod: &mut Value, variables: &[(String, String)]) {
+    for list in ["initContainers", "containers"] {
+        for container in pod.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let theirs = container.get("env").and_then(Value::as_array).cloned().unwrap_or_default();
+            let ours = variables.iter().map(|(name, value)| json!({ "name": name, "value": value }));
+            let is_ours = |one: &Value| variables.iter().any(|(name, _)| one.get("name").is_some_and(|it| it == name));
+            // first, so that the template's own may refer to them
+            let env: Vec<Value> = ours.chain(theirs.into_iter().filter(|one| !is_ours(one))).collect();
+            merge(container, &json!({ "env": env }));
+        }
     }
 }
 
-fn disrupted() -> PodFailurePolicyRule {
-    let pattern =
-        PodFailurePolicyOnPodConditionsPattern { type_: "DisruptionTarget".to_owned(), status: "True".to_owned() };
-    PodFailurePolicyRule {
-        action: "Ignore".to_owned(),
-        on_pod_conditions: Some(vec![pattern]),
-        ..PodFailurePolicyRule::default()
+/// Sets the fields of `more` in `object`, or makes it one of just these.
+fn merge(object: &mut Value, more: &Value) {
+    match (object.as_object_mut(), more.as_object()) {
+        (Some(object), Some(more)) => object.extend(more.clone()),
+        _ => object.clone_from(more),
     }
-}
-
-/// Exit codes of a process that was killed: by the kernel for its memory, or by whoever deleted its Pod. It said nothing.
-const KILLED: [i32; 2] = [137, 143];
-
-fn said_no() -> PodFailurePolicyRule {
-    let codes = PodFailurePolicyOnExitCodesRequirement {
-        container_name: None,
-        operator: "NotIn".to_owned(),
-        values: [0].into_iter().chain(KILLED).collect(),
-    };
-    PodFailurePolicyRule { action: "FailJob".to_owned(), on_exit_codes: Some(codes), ..PodFailurePolicyRule::default() }
 }
 
 fn owner(rollout: &ModelRollout) -> OwnerReference {
@@ -317,5 +290,49 @@ mod tests {
         assert!(want.matches(&seen));
         assert_eq!(seen.owner_uid.as_deref(), Some("uid-bot"));
         assert_eq!((seen.uid.as_str(), seen.resource_version.as_str()), ("u", "3"));
+    }
+
+    #[test]
+    fn a_job_is_the_users_pod_with_our_variables_and_an_end() {
+        let want = JobWant {
+            name: "bot-schema-1".into(),
+            template: "schema".into(),
+            deadline: std::time::Duration::from_mins(2),
+            env: vec![("COLOR".into(), "green".into())],
+        };
+        let template = json!({
+            "metadata": { "labels": { "app": "judge" }, "annotations": { "a": "b" } },
+            "spec": {
+                "restartPolicy": "Always",
+                "serviceAccountName": "judge",
+                "initContainers": [{ "name": "wait" }],
+                "containers": [{ "name": "judge", "env": [
+                    { "name": "COLOR", "value": "blue" }, { "name": "URL", "value": "http://$(COLOR)" },
+                ] }],
+            },
+        });
+        let job = job(&want, &template, &rollout("bot"));
+        let spec = &job.data["spec"];
+        assert_eq!(spec["activeDeadlineSeconds"], 120);
+        let pod = &spec["template"];
+        assert_eq!(pod["metadata"]["labels"]["app"], "judge");
+        assert_eq!(pod["metadata"]["labels"][LABEL_ROLLOUT_UID], "uid-bot");
+        assert_eq!(
+            (&pod["metadata"]["annotations"]["a"], &pod["spec"]["restartPolicy"]),
+            (&json!("b"), &json!("Never"))
+        );
+        assert_eq!(pod["spec"]["serviceAccountName"], "judge");
+        let green = json!({ "name": "COLOR", "value": "green" });
+        assert_eq!(pod["spec"]["initContainers"][0]["env"], json!([green]));
+        let url = json!({ "name": "URL", "value": "http://$(COLOR)" });
+        assert_eq!(pod["spec"]["containers"][0]["env"], json!([green, url]));
+        assert_eq!(job.metadata.labels.unwrap()[LABEL_ROLLOUT_UID], "uid-bot");
+        assert_eq!(job.metadata.owner_references.unwrap()[0].uid, "uid-bot");
+        assert_eq!(job.types.unwrap().api_version, "batch/v1");
+        // a template of nothing is refused by the API server, in its own words
+        assert_eq!(
+            super::job(&want, &Value::Null, &rollout("bot")).data["spec"]["template"]["spec"]["restartPolicy"],
+            "Never"
+        );
     }
 }

@@ -116,7 +116,8 @@ fn gate_reason(status: &ModelRolloutStatus) -> Option<String> {
 /// The gates of one of the files of `examples/gates`.
 fn example(file: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(root().join("examples/gates").join(file)).unwrap();
-    let file: Value = serde_yaml::from_str(&text).unwrap();
+    // Traefik names its services after the Ingress too
+    let file: Value = serde_yaml::from_str(&text.replace("-support-bot-", "-bot-")).unwrap();
     file["gates"].as_array().unwrap().clone()
 }
 

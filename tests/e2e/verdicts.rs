@@ -10,8 +10,7 @@ use modelrollout::api::{GateRecord, GateStatus, LimitEvidence, ModelRollout};
 /// A verdict, and what it was reached by.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    pub gate: String,
-    pub verdict: Word,
+    pub word: Word,
     pub reason: String,
     pub needed: i64,
     pub evidence: Vec<LimitEvidence>,
@@ -20,7 +19,7 @@ pub struct Verdict {
 impl From<&GateRecord> for Verdict {
     fn from(gate: &GateRecord) -> Self {
         let (reason, needed, evidence) = (gate.reason.clone(), gate.needed.unwrap_or(0), gate.evidence.clone());
-        Self { gate: gate.name.clone(), verdict: gate.verdict, reason, needed, evidence }
+        Self { word: gate.verdict, reason, needed, evidence }
     }
 }
 
@@ -33,7 +32,7 @@ impl From<&GateStatus> for Verdict {
 impl From<&DecisionGate> for Verdict {
     fn from(gate: &DecisionGate) -> Self {
         let (reason, needed, evidence) = (gate.reason.clone(), gate.needed.unwrap_or(0), gate.evidence.clone());
-        Self { gate: gate.name.clone(), verdict: gate.verdict, reason, needed, evidence }
+        Self { word: gate.verdict, reason, needed, evidence }
     }
 }
 
@@ -63,9 +62,8 @@ pub fn checked(statuses: usize, decisions: usize) {
 pub fn check(place: &str, it: &Verdict) {
     let by_job = it.reason.starts_with("Job");
     let said: Vec<Option<Word>> = it.evidence.iter().map(|one| reckon(one, it.needed)).collect();
-    match it.verdict {
-        Word::Pass if by_job => {}
-        Word::Fail if by_job => {}
+    match it.word {
+        Word::Pass | Word::Fail if by_job => {}
         Word::Pass => {
             assert!(
                 !said.is_empty() && said.iter().all(|one| *one == Some(Word::Pass)),
@@ -137,7 +135,7 @@ fn upper(bad: i64, samples: i64, alpha: f64) -> f64 {
     }
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         if at_most(middle) > alpha { low = middle } else { high = middle }
     }
     high

@@ -7,12 +7,13 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::PodTemplate;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams, Preconditions, PropagationPolicy};
 
 use super::{Call, Turn, within_deadline};
 use crate::api::names::MANAGER_JOBS;
 use crate::engine::observed::JobSeen;
 use crate::engine::plan::JobWant;
+use crate::shell::convert::JobRead;
 use crate::shell::error::Error;
 use crate::shell::requests;
 
@@ -61,24 +62,32 @@ impl Turn<'_> {
     }
 
     async fn try_create_job(&mut self, want: &JobWant) -> Result<(), Error> {
-        let templates: Api<PodTemplate> = Api::namespaced(self.ctx.writes.clone(), &self.namespace);
+        let resource = ApiResource::erase::<PodTemplate>(&());
+        let templates: Api<DynamicObject> = Api::namespaced_with(self.ctx.writes.clone(), &self.namespace, &resource);
         let template = within_deadline(Call::new("read_pod_template"), templates.get(&want.template)).await?;
-        let job = requests::job(want, &template, &self.rollout);
+        let job = requests::job(want, template.data.get("template").unwrap_or(&serde_json::Value::Null), &self.rollout);
         let params = PostParams { field_manager: Some(MANAGER_JOBS.to_owned()), ..PostParams::default() };
         let api = self.jobs();
-        let made = match self.call(Call::new("create_job"), api.create(&params, &job)).await {
-            // it was made by an earlier pass whose answer was lost
+        let resource = ApiResource::erase::<Job>(&());
+        let writes: Api<DynamicObject> = Api::namespaced_with(self.ctx.writes.clone(), &self.namespace, &resource);
+        let (meta, seen) = match self.call(Call::new("create_job"), writes.create(&params, &job)).await {
+            // it was made by an earlier pass whose answer was lost, or it is somebody else's
             Err(error @ Error::Conflict { .. }) => {
                 let there = within_deadline(Call::new("read_job"), api.get(&want.name)).await?;
                 let owners = there.metadata.owner_references.iter().flatten();
                 if !owners.into_iter().any(|owner| owner.uid == self.uid()) {
                     return Err(error);
                 }
-                there
+                let seen = JobSeen::from(&there);
+                (there.metadata, seen)
             }
-            result => result?,
+            Err(error) => return Err(error),
+            Ok(made) => {
+                let uid = made.metadata.uid.clone().unwrap_or_default();
+                (made.metadata, JobSeen { uid, outcome: None })
+            }
         };
-        self.ctx.dynamic.put_job(&self.namespace, self.uid(), &made.metadata, JobSeen::from(&made));
+        self.ctx.dynamic.put_job(&self.namespace, self.uid(), &meta, seen);
         Ok(())
     }
 
@@ -104,7 +113,7 @@ impl Turn<'_> {
         self.rollout.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    fn jobs(&self) -> Api<Job> {
+    fn jobs(&self) -> Api<JobRead> {
         Api::namespaced(self.ctx.writes.clone(), &self.namespace)
     }
 }
