@@ -36,8 +36,8 @@ test: ## all tests: engine, real API server, real cluster under load, demo; prin
 	hack/test
 
 .PHONY: bench
-bench: ## measure the operator on the local cluster: latencies, API requests, memory
-	hack/bench
+bench: ## measure how gates judge, and the operator on the local cluster (PART=judgement or PART=cluster: one of them)
+	hack/bench $(PART)
 
 ##@ See it work
 

@@ -26,8 +26,6 @@ pub struct Launcher {
     pub namespace: String,
     pub folder: PathBuf,
     pub prometheus: String,
-    /// `text` for people who read a failed test, or `json`, in which decisions have a schema.
-    pub log_format: &'static str,
 }
 
 impl Launcher {
@@ -48,7 +46,7 @@ impl Launcher {
         config["current-context"] = json!("e2e");
         config["users"] = json!([{ "name": account, "user": { "token": answer.status.unwrap().token } }]);
         std::fs::write(folder.join("kubeconfig"), serde_yaml::to_string(&config).unwrap()).unwrap();
-        Self { namespace: namespace.to_owned(), folder, prometheus, log_format: "text" }
+        Self { namespace: namespace.to_owned(), folder, prometheus }
     }
 
     /// Starts an operator. One that is started again under its old name is what a Pod is that restarts in place.
@@ -60,7 +58,7 @@ impl Launcher {
         let child = Command::new(program)
             .args(["--namespace", &self.namespace, "--lease-namespace", &self.namespace, "--identity", identity])
             .args(["--traffic-settle", "1s", "--prometheus-url", &self.prometheus, "--listen", &listen.to_string()])
-            .args(["--log-format", self.log_format, "--log-level", "info,modelrollout=debug"])
+            .args(["--log-format", "json", "--log-level", "info,modelrollout=debug"])
             .env("KUBECONFIG", self.folder.join("kubeconfig"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

@@ -13,8 +13,6 @@ use crate::verdicts;
 async fn the_whole_rollout_can_be_told_from_the_record() {
     let stages = json!([{ "weight": 20, "hold": "2s", "approval": "Required" }, { "weight": 100, "hold": "2s" }]);
     scenario("record", Setup::default().with("/stages", stages), async |it| {
-        it.launcher.log_format = "json";
-        it.kill_and_start_again().await;
         it.create_rollout().await;
         it.stage(20).await;
         it.annotate(names::ANNOTATION_ROLLBACK, "complaints").await;

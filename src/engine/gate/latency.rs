@@ -3,11 +3,13 @@
 //! Where a limit lies between two bounds, only what is slower than the upper one fails, and only what is not slower than
 //! the lower one passes: the coarseness of buckets can do neither.
 
+use std::fmt::Write as _;
+
 use super::{
     Evidence, Judgement, Other, SLACK, breached, enough, fail, hold, number, on, pass, plainly_over, ratio, spans, text,
 };
 use crate::api::LimitEvidence;
-use crate::api::reasons::{LimitKind, Reason, Span, Test};
+use crate::api::reasons::{LimitKind, Reason, Span, Test, Verdict};
 use crate::engine::observed::{Counted, Counts};
 use crate::engine::rollout::Gate;
 use crate::engine::stats;
@@ -23,12 +25,11 @@ pub fn judge(
     let judged = candidate.judged();
     let base = other.judged.as_deref();
     let rule = Latency { gate, quantile, max, max_ratio };
-    let mut out = rule
-        .early(candidate, base)
-        .unwrap_or_else(|| rule.by_share(evidence, &judged, other).unwrap_or_else(|held| held));
-    out.value = text::quantile(&judged, quantile);
-    out.baseline = base.and_then(|counts| text::quantile(counts, quantile));
-    out
+    let value = text::quantile(&judged, quantile);
+    let baseline = base.and_then(|counts| text::quantile(counts, quantile));
+    let shown = (value.as_deref().unwrap_or_default(), baseline.as_deref().unwrap_or_default());
+    let out = rule.early(candidate, base).unwrap_or_else(|| rule.by_share(evidence, &judged, other, shown));
+    Judgement { value, baseline, ..out }
 }
 
 /// Whether no more requests are slow than the other color's share of slow ones may well be.
@@ -81,35 +82,63 @@ impl Latency<'_> {
         None
     }
 
-    /// The verdict by the shares themselves, once there are samples enough. `Err`: it ends here.
-    fn by_share(&self, evidence: &Evidence<'_>, counts: &Counts, other: &Other<'_>) -> Result<Judgement, Judgement> {
-        enough(evidence, counts, self.gate.min_samples)?;
-        let mut said = format!(
-            "{} of {} requests is {}",
-            self.name(),
-            counts.total,
-            text::quantile(counts, self.quantile).unwrap_or_default()
-        );
-        let mut passed = Vec::new();
-        if let Some(max) = self.max {
-            said = said + ", limit " + &text::seconds(max);
-            let limits = Limits { pass: at_or_below(counts, max), fail: at_or_above(counts, max) };
-            self.slow_enough(evidence, counts, LimitKind::Max, &limits, &said)?;
-            if !self.within(counts, limits.pass) {
-                return Err(coarse(&said));
-            }
-            passed.push(self.on(LimitKind::Max, Test::Share, Span::Stage, counts, limits.pass));
+    /// The verdict by the shares themselves, once there are samples enough.
+    fn by_share(
+        &self,
+        evidence: &Evidence<'_>,
+        counts: &Counts,
+        other: &Other<'_>,
+        (value, baseline): (&str, &str),
+    ) -> Judgement {
+        if let Err(held) = enough(evidence, counts, self.gate.min_samples) {
+            return held;
         }
-        let Some(ratio_max) = self.max_ratio else { return Ok(pass(said).by(passed)) };
+        let said = format!("{} of {} requests is {value}", self.name(), counts.total);
+        let absolute = self.absolute(evidence, counts, said);
+        let Some(ratio_max) = self.max_ratio else { return absolute };
+        if absolute.reason == Reason::OverLimit {
+            return absolute;
+        }
+        let compared = self.compared(evidence, counts, other, &absolute, (ratio_max, baseline));
+        let compared = compared.unwrap_or_else(|judgement| judgement);
+        // Whatever the one limit cannot tell, over the other one is over.
+        if absolute.verdict == Verdict::Hold && compared.reason != Reason::OverLimit { absolute } else { compared }
+    }
+
+    /// By the longest time; without one it passes.
+    fn absolute(&self, evidence: &Evidence<'_>, counts: &Counts, mut said: String) -> Judgement {
+        let Some(max) = self.max else { return pass(said) };
+        // Writing to a String cannot fail.
+        let _ = write!(said, ", limit {}", text::seconds(max));
+        let limits = Limits { pass: at_or_below(counts, max), fail: at_or_above(counts, max) };
+        if let Err(over) = self.slow_enough(evidence, counts, LimitKind::Max, &limits, &said) {
+            return over;
+        }
+        if !self.within(counts, limits.pass) {
+            return coarse(&said);
+        }
+        pass(said).by([self.on(LimitKind::Max, Test::Share, Span::Stage, counts, limits.pass)])
+    }
+
+    /// By the largest ratio, given what the longest time says. `Err`: it does not pass, or there is nothing to compare with.
+    fn compared(
+        &self,
+        evidence: &Evidence<'_>,
+        counts: &Counts,
+        other: &Other<'_>,
+        absolute: &Judgement,
+        (ratio_max, baseline): (f64, &str),
+    ) -> Result<Judgement, Judgement> {
+        let passed = absolute.evidence.clone();
         let base = other
-            .comparable(evidence, self.gate.min_samples, self.max.is_some(), &said)
+            .comparable(evidence, self.gate.min_samples, self.max.is_some(), &absolute.message)
             .map_err(|judgement| judgement.by(passed.clone()))?;
         if base.bounds != counts.bounds {
             return Err(hold(Reason::InvalidData, "the two colors' histograms have different buckets"));
         }
         let said = format!(
-            "{said}, of the other color {}: limit {} times as long",
-            text::quantile(base, self.quantile).unwrap_or_default(),
+            "{}, of the other color {baseline}: limit {} times as long",
+            absolute.message,
             text::trim(ratio_max)
         );
         let (lower, upper) = bucket_of(base, self.quantile);
@@ -119,8 +148,8 @@ impl Latency<'_> {
         };
         self.slow_enough(evidence, counts, LimitKind::MaxRatio, &limits, &said)?;
         if self.within(counts, limits.pass) {
-            passed.push(self.on(LimitKind::MaxRatio, Test::Share, Span::Stage, counts, limits.pass));
-            return Ok(pass(said).by(passed));
+            let by = self.on(LimitKind::MaxRatio, Test::Share, Span::Stage, counts, limits.pass);
+            return Ok(pass(said).by(passed.into_iter().chain([by])));
         }
         if upper.is_none() {
             return Err(hold(
@@ -129,8 +158,8 @@ impl Latency<'_> {
             ));
         }
         let alike = self.alike(counts, base, lower, upper).ok_or_else(|| coarse(&said))?;
-        Ok(pass(format!("{said}; no more of its requests are slow, as far as the buckets tell"))
-            .by(passed.into_iter().chain(alike)))
+        let said = said + "; no more of its requests are slow, as far as the buckets tell";
+        Ok(pass(said).by(passed.into_iter().chain(alike)))
     }
 
     /// Ends in a breach if more than the share are surely slower than the limit.

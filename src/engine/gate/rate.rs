@@ -1,5 +1,7 @@
 //! Bad requests of all requests: a share of its own, and how much more than the other color's.
 
+use std::fmt::Write as _;
+
 use super::{
     Evidence, Judgement, Other, SLACK, breached, enough, fail, number, on, pass, plainly_over, ratio, spans, text,
 };
@@ -18,14 +20,12 @@ pub fn judge(
     (max, increase): (Option<f64>, Option<f64>),
 ) -> Judgement {
     let judged = candidate.judged();
-    let mut out = early(candidate, other, gate, (max, increase))
-        .unwrap_or_else(|| by_share(evidence, &judged, other, gate, (max, increase)));
-    if judged.total > 0 {
-        out.value = Some(text::percent(judged.bad, judged.total));
-    }
-    let base = other.judged.as_deref().filter(|counts| counts.total > 0);
-    out.baseline = base.map(|counts| text::percent(counts.bad, counts.total));
-    out
+    let percent = |counts: &Counts| (counts.total > 0).then(|| text::percent(counts.bad, counts.total));
+    let (value, baseline) = (percent(&judged), other.judged.as_deref().and_then(percent));
+    let shown = (value.as_deref().unwrap_or_default(), baseline.as_deref().unwrap_or_default());
+    let out = early(candidate, other, gate, (max, increase))
+        .unwrap_or_else(|| by_share(evidence, &judged, other, gate, (max, increase), shown));
+    Judgement { value, baseline, ..out }
 }
 
 /// A plain failure, in any span, whatever the number of samples. Requests of the warm-up count too: errors are errors.
@@ -84,6 +84,7 @@ fn by_share(
     other: &Other<'_>,
     gate: &Gate,
     (max, increase): (Option<f64>, Option<f64>),
+    (value, baseline): (&str, &str),
 ) -> Judgement {
     let Counts { bad, total, .. } = *counts;
     let share = |max| on(LimitKind::Max, Test::Share, Span::Stage, max, bad, total);
@@ -91,7 +92,7 @@ fn by_share(
         return held.by(max.map(share));
     }
     let rate = ratio(bad, total);
-    let said = format!("{bad} of {total} requests failed ({})", text::percent(bad, total));
+    let mut said = format!("{bad} of {total} requests failed ({value})");
     if let Some(max) = max.filter(|max| rate > *max + SLACK) {
         return breached(evidence, total, &format!("{said}, limit {}", text::percent_of(max))).by([share(max)]);
     }
@@ -102,9 +103,14 @@ fn by_share(
         Ok(base) => base,
         Err(judgement) => return judgement.by(max.map(share)),
     };
-    let said =
-        format!("{said}, of the other color {} of {} ({})", base.bad, base.total, text::percent(base.bad, base.total));
-    let said = format!("{said}: limit {} more", text::points(increase));
+    // Writing to a String cannot fail.
+    let _ = write!(
+        said,
+        ", of the other color {} of {} ({baseline}): limit {} more",
+        base.bad,
+        base.total,
+        text::points(increase)
+    );
     let compared = against(on(LimitKind::MaxIncrease, Test::Share, Span::Stage, increase, bad, total), base);
     if rate - ratio(base.bad, base.total) > increase + SLACK {
         breached(evidence, total, &said).by([compared])

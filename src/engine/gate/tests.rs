@@ -274,6 +274,18 @@ fn buckets_can_neither_pass_nor_fail_anyone_by_their_coarseness() {
 }
 
 #[test]
+fn what_one_limit_cannot_tell_the_other_one_can() {
+    let both = p99(Some(4.0), Some(2.0), 1500);
+    let blue = histogram([9_950, 9_990, 10_000, 10_000, 10_000], 10_000);
+    // most are slower than 2.5 s, none than 5 s: the limit of 4 s tells nothing, twice the other color's does
+    let green = histogram([100, 200, 300, 1500, 1500], 1500);
+    assert_eq!(verdicts(&green, Some(&blue), &both), [(Verdict::Fail, Reason::OverLimit); 2]);
+    let unclear = histogram([1000, 1400, 1480, 1500, 1500], 1500);
+    assert_eq!(verdicts(&unclear, Some(&unclear), &both), [(Verdict::Hold, Reason::BucketTooCoarse); 2]);
+    assert_eq!(verdicts(&unclear, None, &both), [(Verdict::Hold, Reason::BucketTooCoarse); 2]);
+}
+
+#[test]
 fn equal_colors_pass_a_ratio_whatever_the_buckets_and_a_slower_one_in_the_same_bucket_does_not() {
     let gate = p99(None, Some(2.0), 1500);
     for at_most in [[1500; 5], [0, 0, 1499, 1500, 1500], [0, 1400, 1500, 1500, 1500], [1490, 1500, 1500, 1500, 1500]] {

@@ -61,12 +61,45 @@ pub fn points(share: f64) -> String {
     trim((share * 100_000.0).round() / 1000.0) + " points"
 }
 
-/// A number without needless zeros.
+/// A number without needless zeros, of at most four decimals. By whole numbers: that is several times as fast as by floats,
+/// and each judgement has several of them.
 pub fn trim(value: f64) -> String {
     if value != 0.0 && (value.abs() < 0.001 || value.abs() >= 1e9) {
         return format!("{value:e}");
     }
-    let mut text = format!("{value:.4}");
-    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    let ten_thousandths = (value.abs() * 10_000.0).round() as u64;
+    let (whole, rest) = (ten_thousandths / 10_000, ten_thousandths % 10_000);
+    let sign = if value < 0.0 { "-" } else { "" };
+    if rest == 0 {
+        return format!("{sign}{whole}");
+    }
+    let mut text = format!("{sign}{whole}.{rest:04}");
+    text.truncate(text.trim_end_matches('0').len());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_no_needless_zeros() {
+        for (value, text) in [
+            (0.0, "0"),
+            (2.5, "2.5"),
+            (-0.25, "-0.25"),
+            (100.0, "100"),
+            (1.0 / 3.0, "0.3333"),
+            (0.99995, "1"),
+            (0.0001, "1e-4"),
+            (12_345.678_91, "12345.6789"),
+            (2.5e9, "2.5e9"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(trim(value), text);
+        }
+        assert_eq!(percent(1, 3), "33.333 %");
+        assert_eq!(percent_of(0.007), "0.7 %");
+        assert_eq!(points(0.03), "3 points");
+    }
 }
