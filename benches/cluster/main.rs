@@ -45,6 +45,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use manifests::Setup;
 use modelrollout::api::reasons::Phase;
 use modelrollout::api::{ModelRollout, names};
+use modelrollout::engine::stats;
 use serde_json::{Value, json};
 
 const AUDIT_LOG: (&str, &str) = ("AUDIT_LOG", "/var/lib/modelrollout-cluster/audit.log");
@@ -180,21 +181,25 @@ async fn breach() {
     .await;
 }
 
-/// When Prometheus first shows two bad answers since `start`.
+/// When Prometheus first shows counts since `start` that are plainly over the limit.
 async fn visible_breach(s: &Scenario, start: Timestamp) -> Timestamp {
-    let selector = format!(r#"http_requests_total{{namespace="{}",service="bot-green",code=~"5.."}}"#, s.namespace);
-    let at = start.as_second();
-    let query =
-        format!("sum(last_over_time({selector}[5m])) - (sum(last_over_time({selector}[5m] @ {at})) or vector(0))");
+    let selector = format!(r#"http_requests_total{{namespace="{}",service="bot-green""#, s.namespace);
+    let since = |more: &str| {
+        let (all, at) = (format!("{selector}{more}}}[5m]"), start.as_second());
+        format!("sum(last_over_time({all})) - (sum(last_over_time({all} @ {at})) or vector(0))")
+    };
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("{}/api/v1/query", cluster::variable(cluster::PROMETHEUS_URL));
-    let end = Instant::now() + SHORT;
-    loop {
+    let ask = async |query: String| {
         let response = client.get(&url).query(&[("query", &query)]).send().await.unwrap();
         let answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
-        let bad =
-            answer["data"]["result"][0]["value"][1].as_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-        if bad >= 2.0 {
+        let value = answer["data"]["result"][0]["value"][1].as_str().and_then(|text| text.parse::<f64>().ok());
+        value.unwrap_or(0.0) as u64
+    };
+    let end = Instant::now() + SHORT;
+    loop {
+        let (bad, total) = (ask(since(r#",code=~"5..""#)).await, ask(since("")).await);
+        if total >= 10 && stats::crosses(bad, total, 0.05, 1000_f64.ln()) {
             return Timestamp::now();
         }
         assert!(Instant::now() < end, "no breach");

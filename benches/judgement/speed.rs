@@ -58,7 +58,7 @@ fn time(gate: &Gate, now: Counts, other: Option<Counts>) -> f64 {
     let at = Timestamp::from_second(100).unwrap();
     let counted =
         |now: Counts| Counted { now, newest: Some(at), interval: Some(Duration::from_secs(15)), ..Counted::default() };
-    let answer = Answer::Counted { candidate: counted(now), baseline: other.map(counted) };
+    let answer = Answer::Counted { candidate: counted(now), baseline: other.map(|other| Ok(counted(other))) };
     let evidence = Evidence {
         answer: Some(&answer),
         at,

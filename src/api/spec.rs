@@ -286,7 +286,7 @@ pub struct GateSpec {
     pub job: Option<JobGate>,
     /// How many requests of the target must have been counted in the stage before the gate may pass, or fail by its share
     /// alone. What is plainly bad fails earlier. The default is fifteen times what would hold one bad request at the
-    /// limit: 300 at 5 %, 1500 at 1 %. Less than a third of that is obeyed, and told as `GateUnderpowered`.
+    /// tighter of its limits: 300 at 5 %, 500 at 3 points more, 1500 at 1 %. Less than a third of that is obeyed, and told as `GateUnderpowered`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub min_samples: Option<i64>,

@@ -238,6 +238,11 @@ pub struct Attempt {
     #[schemars(length(max = 10))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["gate".into()]))]
     pub breaches: Vec<Breach>,
+    /// Gates with a `maxHold` that have had no verdict since then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["gate".into()]))]
+    pub waiting: Vec<WaitingSince>,
     /// The Jobs of this stage's `job` gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
@@ -282,6 +287,16 @@ pub struct Breach {
     pub at: Time,
     /// Requests of the target that were counted then; 0 for a `value` gate.
     pub samples: i64,
+}
+
+/// A gate without a verdict.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingSince {
+    /// Name of the gate.
+    pub gate: String,
+    /// Since when.
+    pub since: Time,
 }
 
 /// A Job that judges a stage.

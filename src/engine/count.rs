@@ -6,12 +6,21 @@
 use std::collections::BTreeMap;
 
 /// The samples of one series.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Its labels; of these only `le` is read here.
     pub labels: BTreeMap<String, String>,
     /// `(unix time in seconds, value)`, in rising order of time.
     pub samples: Vec<(f64, f64)>,
+    /// What came up to this instant is counted already.
+    pub after: f64,
+}
+
+impl Series {
+    /// A series of which nothing is counted yet.
+    pub fn new(labels: BTreeMap<String, String>, samples: Vec<(f64, f64)>) -> Self {
+        Self { labels, samples, after: f64::NEG_INFINITY }
+    }
 }
 
 /// What the samples of counters say of one span of time.
@@ -32,9 +41,10 @@ const FALLS: u32 = 5;
 /// The step from the last sample at or before `from` to the first after it counts, so the counts of two spans that meet
 /// add up to that of both. A series without a sample at or before `from` was born inside and counts from zero: the
 /// samples that are handed in must reach back far enough before `from`.
-pub fn tally(series: &[Series], from: f64, to: f64) -> Tally {
+pub fn tally<'a>(series: impl IntoIterator<Item = &'a Series>, from: f64, to: f64) -> Tally {
     let mut sum = 0.0_f64;
     for one in series {
+        let from = from.max(one.after);
         let mut last = 0.0_f64;
         let (mut changes, mut falls) = (0, 0);
         for &(at, value) in &one.samples {
@@ -79,27 +89,46 @@ pub enum BucketProblem {
     NoBound,
     /// No bucket `+Inf`.
     NoInfinity,
+    /// More than [`MOST_BUCKETS`] of them.
+    TooMany(usize),
     /// The samples are not those of a counter.
     NotACounter,
     /// A larger bucket counted less than a smaller one.
     NotCumulative,
 }
 
-/// Adds up the buckets of all `series` between `from` and `to`, like [`tally`].
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+/// The most bounds that a histogram may have: all of them are kept in status.
+pub const MOST_BUCKETS: usize = 64;
+
+/// Adds up the buckets of all `series` between `from` and `to`, like [`tally`]. Only bounds that all histograms among them
+/// have are counted: with others what is missing in one would count as slow.
 pub fn buckets(series: &[Series], from: f64, to: f64) -> Result<Buckets, BucketProblem> {
-    let mut by_bound: Vec<(f64, Vec<Series>)> = Vec::new();
+    // one for each set of labels but `le`
+    let mut histograms: BTreeMap<Labels<'_>, Vec<(f64, &Series)>> = BTreeMap::new();
     for one in series {
         let bound = one.labels.get("le").and_then(|le| bound(le)).ok_or(BucketProblem::NoBound)?;
-        match by_bound.iter_mut().find(|(other, _)| other.total_cmp(&bound).is_eq()) {
-            Some((_, group)) => group.push(one.clone()),
-            None => by_bound.push((bound, vec![one.clone()])),
-        }
+        let others = one.labels.iter().filter(|(name, _)| *name != "le");
+        let key = others.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        histograms.entry(key).or_default().push((bound, one));
     }
-    by_bound.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let Some(first) = histograms.values().next() else { return Ok(Buckets::default()) };
+    let is = |one: f64, other: f64| one.total_cmp(&other).is_eq();
+    let mut bounds: Vec<f64> = first.iter().map(|(bound, _)| *bound).collect();
+    bounds.sort_by(f64::total_cmp);
+    bounds.dedup();
+    bounds.retain(|bound| histograms.values().all(|one| one.iter().any(|(other, _)| is(*other, *bound))));
+    if bounds.last().is_none_or(|last| last.is_finite()) {
+        return Err(BucketProblem::NoInfinity);
+    }
+    if bounds.len() > MOST_BUCKETS + 1 {
+        return Err(BucketProblem::TooMany(bounds.len() - 1));
+    }
     let mut out = Buckets::default();
-    let mut complete = false;
     let mut before = 0;
-    for (bound, group) in &by_bound {
+    for bound in bounds {
+        let group = histograms.values().flatten().filter(|(other, _)| is(*other, bound)).map(|(_, series)| *series);
         let Tally::Count(count) = tally(group, from, to) else { return Err(BucketProblem::NotACounter) };
         if count < before {
             return Err(BucketProblem::NotCumulative);
@@ -107,13 +136,12 @@ pub fn buckets(series: &[Series], from: f64, to: f64) -> Result<Buckets, BucketP
         before = count;
         if bound.is_infinite() {
             out.total = count;
-            complete = true;
         } else {
-            out.bounds.push(*bound);
+            out.bounds.push(bound);
             out.at_most.push(count);
         }
     }
-    if complete || by_bound.is_empty() { Ok(out) } else { Err(BucketProblem::NoInfinity) }
+    Ok(out)
 }
 
 fn bound(le: &str) -> Option<f64> {
@@ -135,35 +163,39 @@ pub struct NativeSample {
     pub buckets: Vec<(f64, f64, f64)>,
 }
 
-/// Bounds of native histograms at resolution (schema) 2 are powers of the fourth root of two.
-const PER_OCTAVE: i32 = 4;
+/// The finest bounds that native histograms are read by: so many per power of two.
+const PER_OCTAVE: f64 = 4.0;
 /// The powers of two between which native histograms are read: 8 ms to 256 s.
-const OCTAVES: (i32, i32) = (-7, 8);
+const OCTAVES: (f64, f64) = (-7.0, 8.0);
 
-/// A native histogram as a classic one, with four bounds per octave from 8 ms to 256 s. Bounds that lie inside of one of its
-/// buckets are left out: what is counted stays exact.
-pub fn native(labels: &BTreeMap<String, String>, samples: &[NativeSample]) -> Vec<Series> {
-    let bounds = (OCTAVES.0 * PER_OCTAVE..=OCTAVES.1 * PER_OCTAVE).map(|step| f64::from(step) / f64::from(PER_OCTAVE));
-    let bounds = bounds.map(f64::exp2).filter(|bound| {
-        let inside = |lower: f64, upper: f64| lower < bound * (1.0 - 1e-9) && upper > bound * (1.0 + 1e-9);
-        !samples.iter().flat_map(|sample| &sample.buckets).any(|(lower, upper, _)| inside(*lower, *upper))
-    });
+/// Native histograms as classic ones, with four bounds per power of two from 8 ms to 256 s, or with fewer if any of them is
+/// coarser: its bounds are powers of two with exponents that are multiples of the width of its buckets. So no bound lies
+/// inside of a bucket, and what is counted stays exact.
+pub fn native(histograms: &[(BTreeMap<String, String>, Vec<NativeSample>)]) -> Vec<Series> {
+    let buckets = histograms.iter().flat_map(|(_, samples)| samples).flat_map(|sample| &sample.buckets);
+    let widths = buckets.filter(|(lower, ..)| *lower > 0.0).map(|(lower, upper, _)| (upper / lower).log2());
+    let coarsest = widths.filter(|width| width.is_finite()).fold(1.0 / PER_OCTAVE, f64::max).min(16.0);
+    // the widths are whole powers of two: 1/4, 1/2, 1, 2, …
+    let step = coarsest.log2().round().exp2();
+    let (first, last) = ((OCTAVES.0 / step).ceil() as i32, (OCTAVES.1 / step).floor() as i32);
+    let bounds: Vec<f64> = (first..=last).map(|number| (f64::from(number) * step).exp2()).collect();
+    histograms.iter().flat_map(|(labels, samples)| classic(labels, samples, &bounds)).collect()
+}
+
+fn classic(labels: &BTreeMap<String, String>, samples: &[NativeSample], bounds: &[f64]) -> Vec<Series> {
     let series = |le: String, count: &dyn Fn(&NativeSample) -> f64| {
         let mut labels = labels.clone();
         labels.insert("le".to_owned(), le);
-        Series { labels, samples: samples.iter().map(|sample| (sample.at, count(sample))).collect() }
+        Series::new(labels, samples.iter().map(|sample| (sample.at, count(sample))).collect())
     };
-    let mut out: Vec<Series> = bounds
-        .map(|bound| {
-            let within = |sample: &NativeSample| {
-                let below = sample.buckets.iter().filter(|(_, upper, _)| *upper <= bound * (1.0 + 1e-9));
-                below.map(|(_, _, count)| count).sum()
-            };
-            series(bound.to_string(), &within)
-        })
-        .collect();
-    out.push(series("+Inf".to_owned(), &|sample| sample.count));
-    out
+    let below = |bound: f64| {
+        let within = move |sample: &NativeSample| {
+            let below = sample.buckets.iter().filter(|(_, upper, _)| *upper <= bound * (1.0 + 1e-9));
+            below.map(|(_, _, count)| count).sum()
+        };
+        series(bound.to_string(), &within)
+    };
+    bounds.iter().map(|bound| below(*bound)).chain([series("+Inf".to_owned(), &|sample| sample.count)]).collect()
 }
 
 #[cfg(test)]
@@ -171,11 +203,12 @@ mod tests {
     use super::*;
 
     fn series(samples: &[(f64, f64)]) -> Series {
-        Series { labels: BTreeMap::new(), samples: samples.to_vec() }
+        Series::new(BTreeMap::new(), samples.to_vec())
     }
 
-    fn bucket(le: &str, samples: &[(f64, f64)]) -> Series {
-        Series { labels: BTreeMap::from([("le".to_owned(), le.to_owned())]), ..series(samples) }
+    fn bucket(pod: &str, le: &str, samples: &[(f64, f64)]) -> Series {
+        let labels = [("le", le), ("pod", pod)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Series { labels: labels.into(), ..series(samples) }
     }
 
     #[test]
@@ -229,16 +262,19 @@ mod tests {
                 (step(16), step(17), counts[2]),
             ],
         };
-        let all = native(&BTreeMap::new(), &[sample(1.0, [5.0, 3.0, 0.0]), sample(2.0, [9.0, 3.0, 2.0])]);
+        let all = native(&[(BTreeMap::new(), vec![sample(1.0, [5.0, 3.0, 0.0]), sample(2.0, [9.0, 3.0, 2.0])])]);
         let counted = buckets(&all, 1.0, 2.0).unwrap();
         assert_eq!(counted.total, 6);
         let at =
             |bound: f64| counted.at_most[counted.bounds.iter().position(|one| (one - bound).abs() < 1e-9).unwrap()];
         assert_eq!((at(0.5), at(1.0), at(4.0), at(step(18))), (0, 4, 4, 6));
-        // a coarse one has no bound inside of a bucket
+        // of two Pods one is coarser: neither has a bound inside of a bucket, whichever of them are in use
+        let pod = |name: &str| BTreeMap::from([("pod".to_owned(), name.to_owned())]);
         let coarse = NativeSample { at: 1.0, count: 1.0, buckets: vec![(1.0, 2.0, 1.0)] };
-        let all = native(&BTreeMap::new(), &[coarse]);
-        let bounds = buckets(&all, 0.0, 1.0).unwrap().bounds;
+        let all = native(&[(pod("a"), vec![coarse]), (pod("b"), vec![sample(1.0, [5.0, 3.0, 0.0])])]);
+        let counted = buckets(&all, 0.0, 1.0).unwrap();
+        let bounds = counted.bounds;
+        assert_eq!(counted.total, 9);
         assert!(
             bounds.contains(&1.0) && bounds.contains(&2.0) && !bounds.iter().any(|b| *b > 1.0 && *b < 2.0),
             "{bounds:?}"
@@ -249,19 +285,34 @@ mod tests {
     #[test]
     fn buckets_of_several_pods_add_up() {
         let all = [
-            bucket("0.5", &[(1.0, 0.0), (2.0, 3.0)]),
-            bucket("+Inf", &[(1.0, 0.0), (2.0, 4.0)]),
-            bucket("0.5", &[(2.0, 1.0)]),
-            bucket("+Inf", &[(2.0, 1.0)]),
+            bucket("a", "0.5", &[(1.0, 0.0), (2.0, 3.0)]),
+            bucket("a", "+Inf", &[(1.0, 0.0), (2.0, 4.0)]),
+            bucket("b", "0.5", &[(2.0, 1.0)]),
+            bucket("b", "+Inf", &[(2.0, 1.0)]),
         ];
         assert_eq!(buckets(&all, 1.0, 2.0), Ok(Buckets { bounds: vec![0.5], at_most: vec![4], total: 5 }));
     }
 
     #[test]
+    fn only_bounds_that_all_have_are_counted() {
+        let all = [
+            bucket("a", "0.5", &[(1.0, 3.0)]),
+            bucket("a", "1", &[(1.0, 4.0)]),
+            bucket("a", "+Inf", &[(1.0, 4.0)]),
+            bucket("b", "1", &[(1.0, 7.0)]),
+            bucket("b", "+Inf", &[(1.0, 8.0)]),
+        ];
+        assert_eq!(buckets(&all, 0.0, 2.0), Ok(Buckets { bounds: vec![1.0], at_most: vec![11], total: 12 }));
+        let many: Vec<Series> =
+            (0..80).map(|le| bucket("a", &format!("{le}.5"), &[])).chain([bucket("a", "+Inf", &[])]).collect();
+        assert_eq!(buckets(&many, 0.0, 2.0), Err(BucketProblem::TooMany(80)));
+    }
+
+    #[test]
     fn buckets_that_make_no_sense_are_refused() {
         assert_eq!(buckets(&[series(&[(1.0, 1.0)])], 0.0, 2.0), Err(BucketProblem::NoBound));
-        assert_eq!(buckets(&[bucket("1", &[(1.0, 1.0)])], 0.0, 2.0), Err(BucketProblem::NoInfinity));
-        let falling = [bucket("1", &[(1.0, 5.0)]), bucket("+Inf", &[(1.0, 4.0)])];
+        assert_eq!(buckets(&[bucket("a", "1", &[(1.0, 1.0)])], 0.0, 2.0), Err(BucketProblem::NoInfinity));
+        let falling = [bucket("a", "1", &[(1.0, 5.0)]), bucket("a", "+Inf", &[(1.0, 4.0)])];
         assert_eq!(buckets(&falling, 0.0, 2.0), Err(BucketProblem::NotCumulative));
     }
 }

@@ -70,10 +70,11 @@ pub fn state(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window:
         Some(Lookup::Unreadable(why)) => return JobState::Unreadable(format!("PodTemplate {template}: {why}")),
         None => return JobState::Unreadable(format!("PodTemplate {template}: {NOT_YET}")),
     }
-    if let Some((why, at)) = scene.seen.job_refusals.get(&name) {
+    let refused = scene.seen.job_refusals.get(&name);
+    if let Some((why, at)) = refused {
         let again = time::after(*at, AGAIN);
+        draft.wake_at(again);
         if scene.now < again {
-            draft.wake_at(again);
             return JobState::Refused(why.clone());
         }
     }
@@ -83,7 +84,8 @@ pub fn state(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window:
         template: template.clone(),
         deadline: *deadline,
     }));
-    JobState::Wanted
+    // that it is tried again is no news
+    refused.map_or(JobState::Wanted, |(why, _)| JobState::Refused(why.clone()))
 }
 
 /// What the Job is told of what it shall judge.
@@ -111,6 +113,14 @@ pub fn clean(scene: Scene<'_>, draft: &mut Draft) {
         draft.after.retain(|action| !matches!(action, Action::CreateJob(_)));
     }
     let Some(attempt) = attempt else { return };
+    // A stage that was judged twice in one plan, or began anew in it, asks for each Job once, and for none of before.
+    let mut asked = BTreeSet::new();
+    draft.after.retain(|action| match action {
+        Action::CreateJob(want) => {
+            attempt.jobs.iter().any(|job| job.name == want.name) && asked.insert(want.name.clone())
+        }
+        _ => true,
+    });
     if !judges {
         attempt.jobs.clear();
     }

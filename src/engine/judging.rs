@@ -12,7 +12,7 @@ use super::promql::{self, Names};
 use super::rollout::{Gate, Rollout, Rule, Stage};
 use super::{jobs, time};
 use crate::api::reasons::{Reason, Verdict};
-use crate::api::{Attempt, Breach, Color, Evidence, GateStatus};
+use crate::api::{Attempt, Breach, Color, Evidence, GateStatus, WaitingSince};
 
 /// A reading older than this, apart from the scrape interval, is no evidence: whoever took it has stopped.
 const STALE: Duration = Duration::from_secs(30);
@@ -22,8 +22,19 @@ const STALE: Duration = Duration::from_secs(30);
 pub struct Judged {
     /// The first gate that failed, with its sentence.
     pub failed: Option<(String, String)>,
-    /// The gates without a verdict, each with its reason and sentence.
-    pub waiting: Vec<(String, Reason, String)>,
+    /// The gates without a verdict.
+    pub waiting: Vec<Waiting>,
+}
+
+/// A gate without a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its name.
+    pub gate: String,
+    /// Why, in a word.
+    pub reason: Reason,
+    /// Why, in a sentence.
+    pub message: String,
 }
 
 /// Whether a person may pass over a gate that has no verdict for this reason: evidence that will not come. What is broken has
@@ -96,6 +107,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
             judge(scene, attempt, window, gate, reading)
         };
         remember(attempt, gate, &judgement, reading.map_or(now, |reading| reading.at));
+        let known = is_job || reading.is_some() || judgement.reason == Reason::InvalidQuery;
+        wait(attempt, gate, judgement.verdict == Verdict::Hold, now, known);
         let status = status(gate, judgement);
         match status.verdict {
             _ if gate.dry_run => {}
@@ -103,7 +116,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
                 judged.failed = Some((gate.name.clone(), status.message.clone()));
             }
             Verdict::Hold => {
-                judged.waiting.push((gate.name.clone(), reason_of(&status), status.message.clone()));
+                let (gate, reason) = (gate.name.clone(), reason_of(&status));
+                judged.waiting.push(Waiting { gate, reason, message: status.message.clone() });
             }
             _ => {}
         }
@@ -136,7 +150,7 @@ pub fn baseline(scene: Scene<'_>, attempt: &Attempt, window: &Window<'_>) -> Vec
     let judged = |gate: &str| {
         let reading = scene.seen.readings.get(gate).filter(|reading| reading.key == key)?;
         match &reading.answer {
-            Answer::Counted { baseline: Some(other), .. } => {
+            Answer::Counted { baseline: Some(Ok(other)), .. } => {
                 Some(record(gate, attempt.from, other, &other.now, &other.warmup))
             }
             _ => None,
@@ -163,8 +177,10 @@ fn judge(
     reading: Option<&Reading>,
 ) -> Judgement {
     let kept = attempt.baseline.iter().find(|evidence| evidence.gate == gate.name && !window.concurrent);
-    // Too few to compare with will stay too few, and what was long ago says nothing of now.
-    let kept = kept.filter(|kept| time::between(kept.through.0, window.since) <= BASELINE).map(counts);
+    // What was long ago says nothing of now. A gate that can only compare has until the end of the stage.
+    let until = if gate.rule.has_absolute() { scene.now } else { window.since };
+    let kept = kept.filter(|kept| time::between(kept.through.0, until) <= BASELINE).map(counts);
+    // Too few to compare with will stay too few.
     let kept = kept.filter(|kept| kept.total >= gate.min_samples);
     let on_record = attempt.evidence.iter().find(|past| past.gate == gate.name && past.color == attempt.to);
     let evidence = gate::Evidence {
@@ -179,13 +195,30 @@ fn judge(
     gate::judge(&evidence, gate)
 }
 
-/// Remembers that a gate is over its limit until it is within it again: that nothing can be read says nothing.
+/// A breach that was not seen again for so long is none.
+const FORGIVEN: Duration = Duration::from_mins(5);
+
+/// Remembers that a gate is over its limit until it is seen not to be. That nothing can be read for a while says nothing.
 fn remember(attempt: &mut Attempt, gate: &Gate, judgement: &Judgement, at: Timestamp) {
-    if judgement.verdict == Verdict::Pass {
-        attempt.breaches.retain(|breach| breach.gate != gate.name);
-    } else if judgement.reason == Reason::OverLimit && attempt.breaches.iter().all(|breach| breach.gate != gate.name) {
+    let blind = matches!(judgement.reason, Reason::QueryFailed | Reason::StaleData | Reason::NoData);
+    let over = judgement.reason == Reason::OverLimit;
+    attempt
+        .breaches
+        .retain(|breach| breach.gate != gate.name || over || blind && time::between(breach.at.0, at) <= FORGIVEN);
+    if over && attempt.breaches.iter().all(|breach| breach.gate != gate.name) {
         let samples = judgement.samples.map_or(0, signed);
         attempt.breaches.push(Breach { gate: gate.name.clone(), at: time::floor(at), samples });
+    }
+}
+
+/// Remembers since when a gate has had no verdict, if its user does not want to wait for one for ever. That nobody has looked
+/// yet, as after a restart, begins nothing.
+fn wait(attempt: &mut Attempt, gate: &Gate, holds: bool, now: Timestamp, known: bool) {
+    let waits = |attempt: &Attempt| attempt.waiting.iter().any(|waiting| waiting.gate == gate.name);
+    if !holds || gate.max_hold.is_none() {
+        attempt.waiting.retain(|waiting| waiting.gate != gate.name);
+    } else if known && !waits(attempt) {
+        attempt.waiting.push(WaitingSince { gate: gate.name.clone(), since: time::floor(now) });
     }
 }
 
@@ -253,7 +286,12 @@ fn on_record(attempt: &Attempt, gate: &str, reading: &Reading) -> Vec<Evidence> 
     let Answer::Counted { candidate, baseline } = &reading.answer else { return Vec::new() };
     let settled = |color, counted: &Counted| record(gate, color, counted, &counted.settled, &counted.warmup_settled);
     let mut records = vec![settled(attempt.to, candidate)];
-    records.extend(baseline.as_ref().map(|other| settled(attempt.from, other)));
+    match baseline {
+        Some(Ok(other)) => records.push(settled(attempt.from, other)),
+        Some(Err(_)) => records
+            .extend(attempt.evidence.iter().filter(|past| past.gate == gate && past.color == attempt.from).cloned()),
+        None => {}
+    }
     records
 }
 

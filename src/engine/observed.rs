@@ -315,12 +315,12 @@ pub struct Reading {
 #[allow(clippy::large_enum_variant)] // one per gate, and most are the large one
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Requests of both colors were counted over the same time. `baseline` is that of the other color, if it was asked.
+    /// Requests of both colors were counted over the same time.
     Counted {
         /// The target's.
         candidate: Counted,
-        /// The other color's.
-        baseline: Option<Counted>,
+        /// The other color's, if it was asked, or why there are none: that says nothing against the target's.
+        baseline: Option<Result<Counted, (Reason, String)>>,
     },
     /// One number.
     Value(f64),
@@ -387,13 +387,35 @@ impl Counts {
     /// What was counted after `earlier`, which counted from the same start.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {
-        let before = earlier.at_most.iter().copied().chain(std::iter::repeat(0));
-        Counts {
-            total: self.total.saturating_sub(earlier.total),
-            bad: self.bad.saturating_sub(earlier.bad),
-            bounds: self.bounds.clone(),
-            at_most: self.at_most.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect(),
-            seen: self.seen,
+        if earlier.total == 0 {
+            return self.clone();
         }
+        let (bounds, at_most) = self.with(earlier, u64::saturating_sub);
+        let (total, bad) = (self.total.saturating_sub(earlier.total), self.bad.saturating_sub(earlier.bad));
+        Counts { total, bad, bounds, at_most, seen: self.seen }
+    }
+
+    /// The two together. Of a histogram whose bounds have changed only those that stayed go on.
+    #[must_use]
+    pub fn and(&self, other: &Counts) -> Counts {
+        let (bounds, at_most) = if self.total == 0 && self.bounds.is_empty() {
+            (other.bounds.clone(), other.at_most.clone())
+        } else if other.total == 0 && other.bounds.is_empty() {
+            (self.bounds.clone(), self.at_most.clone())
+        } else {
+            self.with(other, u64::saturating_add)
+        };
+        let (total, bad) = (self.total.saturating_add(other.total), self.bad.saturating_add(other.bad));
+        Counts { total, bad, bounds, at_most, seen: self.seen || other.seen }
+    }
+
+    /// The common bounds, with what `join` makes of the counts of both.
+    fn with(&self, other: &Counts, join: impl Fn(u64, u64) -> u64) -> (Vec<f64>, Vec<u64>) {
+        let mine = self.bounds.iter().zip(&self.at_most);
+        let common = mine.filter_map(|(bound, count)| {
+            let index = other.bounds.iter().position(|theirs| theirs.total_cmp(bound).is_eq())?;
+            Some((*bound, join(*count, *other.at_most.get(index)?)))
+        });
+        common.unzip()
     }
 }

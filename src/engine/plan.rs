@@ -229,7 +229,9 @@ pub struct Need {
     pub prompts: BTreeSet<Color>,
     /// Ask the metrics sources.
     pub gates: Option<GateNeed>,
-    /// Watch our Jobs, and these PodTemplates that they are made from. Nothing if it is empty.
+    /// Watch our Jobs.
+    pub jobs: bool,
+    /// Watch these PodTemplates, that Jobs are made from.
     pub job_templates: BTreeSet<String>,
 }
 

@@ -227,6 +227,14 @@ impl Rule {
         }
     }
 
+    /// Whether it has a limit that needs no other color.
+    pub fn has_absolute(&self) -> bool {
+        match self {
+            Rule::ErrorRate { max, .. } | Rule::Latency { max, .. } => max.is_some(),
+            Rule::Value { .. } | Rule::Job { .. } => true,
+        }
+    }
+
     /// Whether it counts requests.
     pub fn counts(&self) -> bool {
         matches!(self, Rule::ErrorRate { .. } | Rule::Latency { .. })
@@ -476,7 +484,8 @@ const ALPHA: f64 = 0.001;
 /// As many requests as hold `bad` bad ones at the limit.
 fn samples(rule: &Rule, bad: f64) -> u64 {
     let limit = match rule {
-        Rule::ErrorRate { max, max_increase, .. } => max.or(*max_increase).unwrap_or(0.05),
+        // the tighter of the two: it needs more
+        Rule::ErrorRate { max, max_increase, .. } => max.unwrap_or(1.0).min(max_increase.unwrap_or(1.0)),
         Rule::Latency { quantile, .. } => 1.0 - quantile,
         Rule::Value { .. } | Rule::Job { .. } => return 1,
     };

@@ -279,7 +279,7 @@ fn targets(rollout: &ModelRollout, need: &Need, stores: &Stores) -> BTreeSet<Tar
             add(What::Prompt(prompt.config_map_name.clone()));
         }
     }
-    if !need.job_templates.is_empty() {
+    if need.jobs {
         add(What::Jobs(rollout.metadata.uid.clone().unwrap_or_default()));
     }
     for name in &need.job_templates {
@@ -363,7 +363,7 @@ mod tests {
         let need = Need { pods: true, prompts: Color::BOTH.into(), ..Need::default() };
         // two Services and one prompt; the Deployments, and so the Pods' selectors, are not known yet
         assert_eq!(targets(&bot, &need, &stores).len(), 3);
-        let need = Need { job_templates: ["schema".to_owned()].into(), ..Need::default() };
+        let need = Need { jobs: true, job_templates: ["schema".to_owned()].into(), ..Need::default() };
         assert_eq!(targets(&bot, &need, &stores).len(), 2, "the template and our Jobs");
     }
 }

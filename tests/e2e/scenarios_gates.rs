@@ -188,7 +188,7 @@ async fn what_is_no_evidence_holds_each_for_its_own_reason() {
         ("expression", Reason::InvalidQuery),
         ("two", Reason::InvalidData),
         ("text", Reason::InvalidQuery),
-        ("nan", Reason::InvalidData),
+        ("nan", Reason::NoTraffic),
         ("native", Reason::WithinLimit),
         ("beyond", Reason::WithinLimit),
         ("no-buckets", Reason::InvalidData),

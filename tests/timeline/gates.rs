@@ -109,7 +109,8 @@ fn a_gate_that_waits_longer_than_it_may_sends_traffic_back() {
     assert_eq!(world.phase(), Phase::Holding);
     world.run(20);
     assert_eq!((world.phase(), world.attempt().cause), (Phase::RolledBack, Some(Cause::MaxHoldExceeded)));
-    assert!(world.attempt().cause_message.unwrap().contains("no verdict within 10m after the hold (QueryFailed)"));
+    let message = world.attempt().cause_message.unwrap();
+    assert!(message.contains("no verdict for 10m although the hold is over (QueryFailed)"), "{message}");
     // without it the stage waits for ever, and a person who holds it is not overruled
     let mut world = crate::world();
     world.metrics_up = false;
@@ -120,6 +121,29 @@ fn a_gate_that_waits_longer_than_it_may_sends_traffic_back() {
     world.edit(|object| object.spec.paused = true);
     world.run(100);
     assert_eq!(world.phase(), Phase::Paused);
+}
+
+#[test]
+fn a_healthy_target_is_not_sent_back_by_one_moment_without_a_verdict() {
+    let mut world = world();
+    set(&mut world, 0, "maxHold: 10m");
+    world.edit(|object| object.spec.stages[1].approval = Some(modelrollout::api::Approval::Required));
+    world.run_to("25 %", in_stage(25));
+    world.run(2000);
+    assert_eq!(world.phase(), Phase::AwaitingApproval);
+    // the operator starts again, and nothing was read yet
+    world.seen.readings.clear();
+    let plan = modelrollout::engine::plan(&world.object, &world.seen, world.now);
+    assert!(plan.actions.is_empty(), "{:?}", plan.actions);
+    // the source is away for a while
+    world.metrics_up = false;
+    world.run(500);
+    world.metrics_up = true;
+    world.run(60);
+    assert_eq!(world.phase(), Phase::AwaitingApproval);
+    world.metrics_up = false;
+    world.run(620);
+    assert_eq!(world.attempt().cause, Some(Cause::MaxHoldExceeded));
 }
 
 #[test]
@@ -318,7 +342,7 @@ fn a_share_over_the_limit_fails_with_newer_samples_and_not_by_looking_again() {
             candidate.warmup = Counts::default();
         }
     };
-    counts(26, 400)(&mut world);
+    counts(36, 600)(&mut world);
     let look = |world: &World| {
         let plan = modelrollout::engine::plan(&world.object, &world.seen, world.now);
         (plan.status.gates[0].verdict, plan.status)
@@ -327,13 +351,13 @@ fn a_share_over_the_limit_fails_with_newer_samples_and_not_by_looking_again() {
     assert_eq!(verdict, Verdict::Hold);
     world.object.status = Some(status);
     assert_eq!(look(&world).0, Verdict::Hold, "nothing new was seen");
-    counts(27, 401)(&mut world);
+    counts(37, 601)(&mut world);
     assert_eq!(look(&world).0, Verdict::Fail);
-    counts(8, 402)(&mut world);
+    counts(8, 602)(&mut world);
     let (verdict, status) = look(&world);
     assert_eq!(verdict, Verdict::Pass, "{:?}", status.gates[0]);
     world.object.status = Some(status);
-    counts(25, 403)(&mut world);
+    counts(37, 603)(&mut world);
     assert_eq!(look(&world).0, Verdict::Hold, "two in a row are needed");
     assert!(world.now > at(0));
 }

@@ -163,10 +163,10 @@ fn too_few_samples_hold_and_say_how_many_are_missing() {
     world.run(200);
     assert_eq!(world.phase(), Phase::Holding);
     let message = world.message();
-    assert!(message.contains("of 300 requests so far; at this rate about "), "{message}");
+    assert!(message.contains("of 500 requests so far; at this rate about "), "{message}");
     let gate = &world.status().gates[0];
     let left = gate.eta.as_ref().expect("an ETA").0.duration_since(world.now).as_secs();
-    assert!((100..200).contains(&left), "{left} s for {:?} of 300", gate.samples);
+    assert!((250..400).contains(&left), "{left} s for {:?} of 500", gate.samples);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_last_stage_compares_with_all_that_was_counted_of_the_other_color() {
     world.rate = 4.0;
     world.unsettled = 60;
     world.run_to("the last stage", in_stage(100));
-    world.run(120);
+    world.run(160);
     assert_eq!(world.phase(), Phase::Buffering, "{}", world.message());
 }
 

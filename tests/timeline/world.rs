@@ -583,12 +583,14 @@ impl World {
                 }
             };
             let answer = match &query.ask {
-                Ask::ErrorRate { baseline, .. } => {
-                    Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) }
-                }
-                Ask::Histogram { baseline, .. } => {
-                    Answer::Counted { candidate: counted(green), baseline: baseline.as_ref().map(|_| counted(blue)) }
-                }
+                Ask::ErrorRate { baseline, .. } => Answer::Counted {
+                    candidate: counted(green),
+                    baseline: baseline.as_ref().map(|_| Ok(counted(blue))),
+                },
+                Ask::Histogram { baseline, .. } => Answer::Counted {
+                    candidate: counted(green),
+                    baseline: baseline.as_ref().map(|_| Ok(counted(blue))),
+                },
                 Ask::Value { .. } => Answer::Value(1.0),
             };
             self.seen.readings.insert(query.gate.clone(), Reading { key: need.key.clone(), at: self.now, answer });

@@ -9,7 +9,7 @@ use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Phase, Reason};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
-use crate::engine::judging::Judged;
+use crate::engine::judging::{Judged, Waiting};
 use crate::engine::observed::{DeploymentSeen, Lookup};
 use crate::engine::plan::{Action, ServingCheck};
 use crate::engine::rollout::Dialect;
@@ -59,7 +59,7 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         draft.actions.push(scale_down(scene, attempt.from, 0, old));
         return;
     }
-    if let Some((gate, _, message)) = judged.waiting.first() {
+    if let Some(Waiting { gate, message, .. }) = judged.waiting.first() {
         let action = format!("EndBuffer{}", attempt.id);
         let message = format!("the buffer ended as planned although gate {gate} had no verdict: {message}");
         draft.warn(Reason::BufferEndedUnjudged, action, message);

@@ -8,7 +8,7 @@ use crate::api::reasons::{Cause, Reason, Step};
 use crate::engine::acts::Asked;
 use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::judging::{Judged, waivable};
+use crate::engine::judging::{Judged, Waiting, waivable};
 use crate::engine::readiness;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
@@ -53,13 +53,16 @@ fn held_too_long(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, judged:
     }
     let end = stage::hold_ends(scene.rollout, attempt)?;
     let waived = attempt.waived_stage == Some(attempt.stage_index + 1);
-    for (name, reason, message) in judged.waiting.iter().filter(|(_, reason, _)| !(waived && waivable(*reason))) {
+    for Waiting { gate: name, reason, message } in judged.waiting.iter().filter(|one| !(waived && waivable(one.reason)))
+    {
         let gate = scene.rollout.gates.iter().find(|gate| gate.name == *name);
-        let Some(longest) = gate.and_then(|gate| gate.max_hold) else { continue };
-        let last = time::after(end, longest);
+        let since = attempt.waiting.iter().find(|waiting| waiting.gate == *name).map(|waiting| waiting.since.0);
+        let Some((longest, since)) = gate.and_then(|gate| gate.max_hold).zip(since) else { continue };
+        let last = time::after(end.max(since), longest);
         if scene.now >= last {
             let longest = time::show(longest);
-            let message = format!("gate {name}: no verdict within {longest} after the hold ({reason}): {message}");
+            let message =
+                format!("gate {name}: no verdict for {longest} although the hold is over ({reason}): {message}");
             return Some((Cause::MaxHoldExceeded, message));
         }
         draft.wake_at(last);

@@ -61,6 +61,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, 
         evidence: Vec::new(),
         baseline: Vec::new(),
         breaches: Vec::new(),
+        waiting: Vec::new(),
         jobs: Vec::new(),
         replicas_before: draining.unwrap_or_else(|| replicas(to)),
         // A live color whose Deployment is gone had as many as the last attempt saw.
@@ -98,6 +99,7 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     draft.need.pods = true;
     draft.need.prompts.extend(Color::BOTH);
     draft.need.job_templates = jobs::templates(scene.rollout);
+    draft.need.jobs = !draft.need.job_templates.is_empty() || !attempt.jobs.is_empty();
     if let Some(why) = unreadable(scene) {
         draft.stand(Phase::Holding, Reason::Unreadable, why);
         return;

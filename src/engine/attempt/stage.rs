@@ -8,7 +8,7 @@ use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::acts;
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
-use crate::engine::judging::{self, Judged, waivable};
+use crate::engine::judging::{self, Judged, Waiting, waivable};
 use crate::engine::rollout::{Dialect, Rollout, Stage};
 use crate::engine::time;
 
@@ -68,6 +68,7 @@ pub fn start_clock(scene: Scene<'_>, attempt: &mut Attempt) {
 pub fn void(attempt: &mut Attempt) {
     attempt.evidence.clear();
     attempt.breaches.clear();
+    attempt.waiting.clear();
     attempt.jobs.clear();
 }
 
@@ -183,7 +184,7 @@ fn waits_for(
             return Some((Phase::Progressing, Reason::StageRunning, String::new()));
         }
         let waived = |reason: Reason| waivable(reason) && attempt.waived_stage == Some(number);
-        if let Some((gate, reason, message)) = judged.waiting.iter().find(|(_, reason, _)| !waived(*reason)) {
+        if let Some(Waiting { gate, reason, message }) = judged.waiting.iter().find(|one| !waived(one.reason)) {
             let way_out = if waivable(*reason) {
                 let approved = if attempt.approved_stage == Some(number) { "; it is approved" } else { "" };
                 format!("{approved}; to go on without these samples, {}", acts::approve_command(scene, attempt))

@@ -28,7 +28,7 @@ pub fn judge(
     let value = text::quantile(&judged, quantile);
     let baseline = base.and_then(|counts| text::quantile(counts, quantile));
     let shown = (value.as_deref().unwrap_or_default(), baseline.as_deref().unwrap_or_default());
-    let out = rule.early(candidate, base).unwrap_or_else(|| rule.by_share(evidence, &judged, other, shown));
+    let out = rule.early(candidate, other).unwrap_or_else(|| rule.by_share(evidence, &judged, other, shown));
     Judgement { value, baseline, ..out }
 }
 
@@ -56,9 +56,9 @@ impl Latency<'_> {
     }
 
     /// A plain failure, in any span, whatever the number of samples.
-    fn early(&self, candidate: &Counted, base: Option<&Counts>) -> Option<Judgement> {
-        let base = base.filter(|base| base.total >= self.gate.min_samples);
+    fn early(&self, candidate: &Counted, other: &Other<'_>) -> Option<Judgement> {
         for (span, counts) in spans(candidate) {
+            let base = other.in_span(span).filter(|base| base.total >= self.gate.min_samples);
             let absolute = self.max.map(|max| (LimitKind::Max, at_or_above(counts, max)));
             let compared = self.max_ratio.zip(base.filter(|base| base.bounds == counts.bounds)).map(|(ratio, base)| {
                 let (_, upper) = bucket_of(base, self.quantile);

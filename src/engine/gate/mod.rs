@@ -128,8 +128,12 @@ pub fn judge(evidence: &Evidence<'_>, gate: &Gate) -> Judgement {
             counted(evidence, candidate, baseline.as_ref(), gate)
         }
         (Answer::Value(value), Rule::Value { min, max, .. }) => value::judge(evidence, *value, *min, *max),
-        _ => hold(Reason::InvalidData, "the answer is of another kind than the gate; it is asked again"),
+        _ => of_another_kind(),
     }
+}
+
+fn of_another_kind() -> Judgement {
+    hold(Reason::InvalidData, "the answer is of another kind than the gate; it is asked again")
 }
 
 /// Judges a `job` gate by its Job.
@@ -154,7 +158,7 @@ fn warming_up(evidence: &Evidence<'_>) -> Judgement {
     hold(Reason::WarmingUp, format!("the stage warms up: what comes from {from} UTC on counts"))
 }
 
-fn counted(evidence: &Evidence<'_>, candidate: &Counted, concurrent: Option<&Counted>, gate: &Gate) -> Judgement {
+fn counted(evidence: &Evidence<'_>, candidate: &Counted, concurrent: Option<&Concurrent>, gate: &Gate) -> Judgement {
     let now = &candidate.now;
     let mut out = if !now.seen {
         hold(
@@ -174,7 +178,7 @@ fn counted(evidence: &Evidence<'_>, candidate: &Counted, concurrent: Option<&Cou
             Rule::Latency { quantile, max, max_ratio, .. } => {
                 latency::judge(evidence, candidate, &other, gate, (*quantile, *max, *max_ratio))
             }
-            Rule::Value { .. } | Rule::Job { .. } => hold(Reason::InvalidData, "the source answered another question"),
+            Rule::Value { .. } | Rule::Job { .. } => of_another_kind(),
         }
     };
     out.samples = Some(candidate.judged().total);
@@ -195,9 +199,13 @@ fn impossible(evidence: &Evidence<'_>, candidate: &Counted) -> Option<String> {
 
 /// Whether the newest sample is older than two scrapes when the source was asked; if so, a sentence.
 pub fn stale(counted: &Counted, at: Timestamp) -> Option<String> {
-    let age = time::between(counted.newest?, at);
-    let longest = counted.interval.map_or(LOST, |interval| 2 * interval + LATE);
-    (age > longest).then(|| {
+    let longest = counted.interval.map_or(LOST, |interval| interval.saturating_mul(2).saturating_add(LATE));
+    let old = match counted.newest {
+        Some(newest) => time::between(newest, at) > longest,
+        // counts that are on record, and no sample since the operator started
+        None => counted.now.total > 0,
+    };
+    old.then(|| {
         let every = counted.interval.map(|interval| format!(", scraped every {}", time::show(interval)));
         // the age at which it was called old: one that grows would be news at every look
         let (longest, every) = (time::show(longest), every.unwrap_or_default());
@@ -205,35 +213,41 @@ pub fn stale(counted: &Counted, at: Timestamp) -> Option<String> {
     })
 }
 
+/// What is known of the other color.
+pub type Concurrent = Result<Counted, (Reason, String)>;
+
 /// The other color, if the gate compares.
 struct Other<'a> {
-    /// All that was counted at the same time, warm-up included.
-    whole: Option<&'a Counts>,
+    /// All that was counted at the same time, warm-up included, of the stage and of what is recent.
+    whole: Vec<(Span, &'a Counts)>,
     /// Without the warm-up.
     judged: Option<Cow<'a, Counts>>,
     /// Why there is nothing to go by although both have traffic.
     problem: Option<(Reason, String)>,
+    /// Whether both have traffic now.
+    concurrent: bool,
 }
 
 impl<'a> Other<'a> {
-    fn of(evidence: &Evidence<'a>, concurrent: Option<&'a Counted>, gate: &Gate) -> Self {
-        let nothing = Self { whole: None, judged: None, problem: None };
+    fn of(evidence: &Evidence<'a>, concurrent: Option<&'a Concurrent>, gate: &Gate) -> Self {
+        let nothing = Self { whole: Vec::new(), judged: None, problem: None, concurrent: concurrent.is_some() };
         if !gate.rule.compares() {
             return nothing;
         }
-        let Some(counted) = concurrent else {
-            return Self { whole: evidence.kept, judged: evidence.kept.map(Cow::Borrowed), problem: None };
+        let Some(concurrent) = concurrent else {
+            // There is no recent time in which both had traffic.
+            let whole = evidence.kept.map(|kept| (Span::Stage, kept)).into_iter().collect();
+            return Self { whole, judged: evidence.kept.map(Cow::Borrowed), ..nothing };
         };
-        let Counts { bad, total, .. } = counted.now;
-        let problem = if bad > total {
-            Some((Reason::InvalidData, format!("{bad} bad of {total} requests of the other color")))
-        } else {
-            stale(counted, evidence.at).map(|message| (Reason::StaleData, format!("of the other color, {message}")))
-        };
-        match problem {
-            Some(_) => Self { problem, ..nothing },
-            None => Self { whole: Some(&counted.now), judged: Some(counted.judged()), problem: None },
+        match concurrent.as_ref().map_err(Clone::clone).and_then(|counted| usable(counted, evidence.at)) {
+            Ok(counted) => Self { whole: spans(counted).collect(), judged: Some(counted.judged()), ..nothing },
+            Err(problem) => Self { problem: Some(problem), ..nothing },
         }
+    }
+
+    /// Its counts of the same time.
+    fn in_span(&self, span: Span) -> Option<&'a Counts> {
+        self.whole.iter().find(|(one, _)| *one == span).map(|(_, counts)| *counts)
     }
 
     /// The other color's counts, if there are enough to compare with; else what follows from that. `has_absolute`: the gate
@@ -248,7 +262,7 @@ impl<'a> Other<'a> {
         if let Some((reason, message)) = &self.problem {
             return Err(hold(*reason, message.clone()));
         }
-        let judged = self.judged.as_deref().filter(|counts| counts.total > 0);
+        let judged = self.judged.as_deref().filter(|counts| counts.total > 0 || self.concurrent);
         let Some(counts) = judged else {
             return Err(if has_absolute {
                 pass(format!("{text}; there is no traffic of the other color to compare with"))
@@ -266,6 +280,22 @@ impl<'a> Other<'a> {
             return Err(Judgement { eta, ..hold(Reason::InsufficientSamples, message) });
         }
         Ok(counts)
+    }
+}
+
+/// The counts of the other color, if they can be right.
+fn usable(counted: &Counted, at: Timestamp) -> Result<&Counted, (Reason, String)> {
+    let Counts { bad, total, seen, .. } = counted.now;
+    if !seen {
+        let message = "the selector matches no series of the other color, which has traffic: check its labels";
+        return Err((Reason::NoData, message.to_owned()));
+    }
+    if bad > total {
+        return Err((Reason::InvalidData, format!("{bad} bad of {total} requests of the other color")));
+    }
+    match stale(counted, at) {
+        Some(message) => Err((Reason::StaleData, format!("of the other color, {message}"))),
+        None => Ok(counted),
     }
 }
 

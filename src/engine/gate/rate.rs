@@ -47,7 +47,7 @@ fn early(
             let evidence = on(LimitKind::Max, Test::Early, span, max, bad, total);
             return Some(fail(message).by([sure(evidence, gate)]));
         }
-        let Some((increase, base)) = increase.zip(other.whole) else { continue };
+        let Some((increase, base)) = increase.zip(other.in_span(span)) else { continue };
         if plainly_more((bad, total), (base.bad, base.total), increase, gate.alpha) {
             let message = format!(
                 "{bad} of {total} requests failed ({}){}, of the other color {} of {} ({}): limit {} more",

@@ -68,7 +68,7 @@ fn evidence(answer: &Answer) -> Evidence<'_> {
 fn verdicts(counts: &Counts, baseline: Option<&Counts>, gate: &Gate) -> [(Verdict, Reason); 2] {
     let answer = Answer::Counted {
         candidate: counted(counts.clone()),
-        baseline: baseline.map(|counts| counted(counts.clone())),
+        baseline: baseline.map(|counts| Ok(counted(counts.clone()))),
     };
     let breach = Breach { gate: "g".into(), at: Time(at(0)), samples: number(counts.total) - 1 };
     [None, Some(&breach)].map(|breach| {
@@ -209,6 +209,38 @@ fn trouble_that_begins_late_does_not_drown_in_what_was_good_before() {
 }
 
 #[test]
+fn what_is_recent_is_compared_with_what_is_recent() {
+    // something that both colors need fails for a minute
+    let gate = rate(None, Some(0.03), 500);
+    let both = |other: u64| {
+        let recent = |bad, total| Counted {
+            recent: vec![(Span::LastMinute, errors(bad, total))],
+            ..counted(errors(bad, 50_000))
+        };
+        let answer = Answer::Counted { candidate: recent(300, 1000), baseline: Some(Ok(recent(other, 1000))) };
+        judge(&evidence(&answer), &gate).verdict
+    };
+    assert_eq!(both(290), Verdict::Pass);
+    assert_eq!(both(5), Verdict::Fail);
+}
+
+#[test]
+fn trouble_with_the_other_color_says_nothing_against_the_limits_of_its_own() {
+    let gate = rate(Some(0.05), Some(0.03), 500);
+    let judged = |bad, other: Concurrent| {
+        let answer = Answer::Counted { candidate: counted(errors(bad, 1000)), baseline: Some(other) };
+        let judged = judge(&evidence(&answer), &gate);
+        (judged.verdict, judged.reason)
+    };
+    let down = || Err((Reason::QueryFailed, "too large".to_owned()));
+    assert_eq!(judged(500, down()), (Verdict::Fail, Reason::OverLimit));
+    assert_eq!(judged(5, down()), (Verdict::Hold, Reason::QueryFailed));
+    assert_eq!(judged(5, Ok(counted(Counts::default()))), (Verdict::Hold, Reason::NoData), "it has traffic");
+    let stale = Counted { newest: Some(at(0)), ..counted(errors(5, 1000)) };
+    assert_eq!(judged(5, Ok(stale)), (Verdict::Hold, Reason::StaleData));
+}
+
+#[test]
 fn what_cannot_be_trusted_holds_each_for_its_own_reason() {
     let gate = rate(Some(0.05), None, 300);
     let reason = |candidate: Counted| {
@@ -220,6 +252,8 @@ fn what_cannot_be_trusted_holds_each_for_its_own_reason() {
     let bad = counted(errors(400, 500));
     assert_eq!(reason(Counted { newest: Some(at(SECONDS - 36)), ..bad.clone() }), Reason::StaleData);
     assert_eq!(reason(Counted { newest: Some(at(SECONDS - 301)), interval: None, ..bad.clone() }), Reason::StaleData);
+    // on record from before a restart, and nothing since
+    assert_eq!(reason(Counted { newest: None, interval: None, ..bad.clone() }), Reason::StaleData);
     assert_eq!(reason(counted(Counts::default())), Reason::NoData);
     assert_eq!(reason(counted(errors(500, 400))), Reason::InvalidData);
     assert_eq!(judge(&evidence(&Answer::Value(1.0)), &gate).reason, Reason::InvalidData);
@@ -359,7 +393,7 @@ proptest! {
         let counts = |bad, total| Counts { bad, ..histogram(at_most, total) };
         let answer = Answer::Counted {
             candidate: counted(counts(bad, total)),
-            baseline: Some(counted(counts(other_bad, other_total))),
+            baseline: Some(Ok(counted(counts(other_bad, other_total)))),
         };
         for gate in one_of_each() {
             let judged = judge(&Evidence { over, ..evidence(&answer) }, &gate);
@@ -386,7 +420,7 @@ proptest! {
         };
         let answer = Answer::Counted {
             candidate: counted(counts(total, share)),
-            baseline: Some(counted(counts(other_total, other_share))),
+            baseline: Some(Ok(counted(counts(other_total, other_share)))),
         };
         let breach = Breach { gate: "g".into(), at: Time(at(0)), samples: 0 };
         for gate in one_of_each() {

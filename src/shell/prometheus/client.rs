@@ -1,11 +1,15 @@
 //! Asks one Prometheus. Whatever it answers becomes samples, a number, or a problem in our own words: nothing that a
 //! remote server says ends in a status, an Event or a log line.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_http_query::response::{Data, PromqlResult};
 use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use crate::api::reasons::Reason;
 use crate::engine::count::{NativeSample, Series, native};
@@ -15,6 +19,9 @@ use crate::engine::observed::Answer;
 pub const DEADLINE: Duration = Duration::from_secs(3);
 /// The largest answer that is read.
 const LARGEST: usize = 4 << 20;
+
+/// How many questions one source is asked at once.
+const AT_ONCE: usize = 4;
 
 /// Why there is no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +64,7 @@ fn http(secure: bool) -> Result<reqwest::Client, String> {
 
 /// The metrics sources by name.
 #[derive(Clone, Default)]
-pub struct Sources(BTreeMap<String, prometheus_http_query::Client>);
+pub struct Sources(BTreeMap<String, Source>);
 
 /// Names only: a URL may hold a password.
 impl std::fmt::Debug for Sources {
@@ -77,15 +84,14 @@ impl Sources {
             let http = http(url.starts_with("https://")).map_err(|error| format!("metric source {name}: {error}"))?;
             let client = prometheus_http_query::Client::from(http, url)
                 .map_err(|_| format!("metric source {name}: its URL cannot be read"))?;
-            sources.insert(name.clone(), client);
+            sources.insert(name.clone(), Source(client, Arc::new(Semaphore::new(AT_ONCE))));
         }
         Ok(Self(sources))
     }
 
     /// The source of that name.
     pub fn get(&self, name: &str) -> Result<Source, Trouble> {
-        let client = self.0.get(name).cloned();
-        client.map(Source).ok_or_else(|| {
+        self.0.get(name).cloned().ok_or_else(|| {
             let text = format!("the operator was started without a metric source named {name}");
             Trouble(Reason::UnknownSource, text)
         })
@@ -94,12 +100,18 @@ impl Sources {
 
 /// One metrics source.
 #[derive(Clone)]
-pub struct Source(prometheus_http_query::Client);
+pub struct Source(prometheus_http_query::Client, Arc<Semaphore>);
 
 #[derive(Deserialize)]
 struct Envelope {
     status: String,
-    data: Option<serde_json::Value>,
+    /// Read by whoever knows what it must be: a tree of all of it would take several times its size.
+    data: Option<Box<RawValue>>,
+}
+
+/// A comment at the end must not swallow what comes after it.
+fn ended(selector: &str) -> Cow<'_, str> {
+    if selector.contains('#') { Cow::Owned(format!("{selector}\n")) } else { Cow::Borrowed(selector) }
 }
 
 /// The samples of a range, as the API gives them: of a series either values or native histograms.
@@ -140,17 +152,20 @@ struct Histogram {
     buckets: Vec<(i64, String, String, String)>,
 }
 
-impl Range {
-    /// As series of counters; a native histogram becomes a classic one. None if a number cannot be read.
-    fn series(self) -> Option<Vec<Series>> {
-        let Self { metric: labels, values, histograms } = self;
-        if !histograms.is_empty() {
+/// As series of counters; native histograms become classic ones. None if a number cannot be read.
+fn counters(ranges: Vec<Range>) -> Option<Vec<Series>> {
+    let (mut series, mut natives) = (Vec::new(), Vec::new());
+    for Range { metric, values, histograms } in ranges {
+        if histograms.is_empty() {
+            let samples = values.into_iter().map(|(at, value)| Some((at, value.parse().ok()?)));
+            series.push(Series::new(metric, samples.collect::<Option<_>>()?));
+        } else {
             let samples = histograms.into_iter().map(|(at, histogram)| histogram.sample(at));
-            return Some(native(&labels, &samples.collect::<Option<Vec<_>>>()?));
+            natives.push((metric, samples.collect::<Option<_>>()?));
         }
-        let samples = values.into_iter().map(|(at, value)| Some((at, value.parse().ok()?)));
-        Some(vec![Series { labels, samples: samples.collect::<Option<_>>()? }])
     }
+    series.extend(native(&natives));
+    Some(series)
 }
 
 impl Histogram {
@@ -175,44 +190,44 @@ impl Source {
     /// The raw samples of `selector` in the `seconds` before `end` (unix time; now if there is none).
     pub async fn samples(&self, selector: &str, seconds: u64, end: Option<f64>) -> Result<Vec<Series>, Trouble> {
         let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
-        let data = self.ask(&format!("{selector}[{seconds}s]"), end).await?;
-        let Ok(Ranges::Matrix(all)) = serde_json::from_value::<Ranges>(data) else { return Err(wrong()) };
-        let series = all.into_iter().map(Range::series).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
-        Ok(series.into_iter().flatten().collect())
+        let data = self.ask(&format!("{}[{seconds}s]", ended(selector)), end).await?;
+        let Ok(Ranges::Matrix(all)) = serde_json::from_str::<Ranges>(data.get()) else { return Err(wrong()) };
+        counters(all).ok_or_else(wrong)
     }
 
     /// The last value of each series of `selector` in the hour before `end` (unix time).
     pub async fn before(&self, selector: &str, end: f64) -> Result<Vec<Series>, Trouble> {
         let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
-        let data = self.ask(&format!("last_over_time({selector}[1h])"), Some(end)).await?;
-        let Ok(Instants::Vector(all)) = serde_json::from_value::<Instants>(data) else { return Err(wrong()) };
+        let data = self.ask(&format!("last_over_time({}[1h])", ended(selector)), Some(end)).await?;
+        let Ok(Instants::Vector(all)) = serde_json::from_str::<Instants>(data.get()) else { return Err(wrong()) };
         let ranges = all.into_iter().map(|Instant { metric, value, histogram }| Range {
             metric,
             values: value.into_iter().collect(),
             histograms: histogram.into_iter().collect(),
         });
-        let series = ranges.map(Range::series).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
-        Ok(series.into_iter().flatten().collect())
+        counters(ranges.collect()).ok_or_else(wrong)
     }
 
     /// The time between two samples of `selector`, in seconds, as far as the last `seconds` tell.
     pub async fn interval(&self, selector: &str, seconds: f64) -> Result<Option<f64>, Trouble> {
-        let count = self.value(&format!("max(count_over_time({selector}[{seconds}s]))")).await?;
+        let count = self.value(&format!("max(count_over_time({}[{seconds}s]))", ended(selector))).await?;
         Ok((count >= 2.0).then(|| seconds / count))
     }
 
     /// What is wrong with counting `metric`, by what the source knows of it. Sources that know nothing are believed.
     pub async fn not_a_counter(&self, metric: &str) -> Option<Trouble> {
         let url = self.0.base_url().join("api/v1/metadata").ok()?;
-        let request = self.0.inner().get(url).query(&[("metric", metric), ("limit", "1")]);
+        let request = self.0.inner().get(url).query(&[("metric", metric)]);
         let answer = async {
             let body = read(request.send().await.ok()?).await.ok()?;
             serde_json::from_slice::<Envelope>(&body).ok()?.data
         };
         let data = tokio::time::timeout(DEADLINE, answer).await.ok()??;
-        let described: BTreeMap<String, Vec<Described>> = serde_json::from_value(data).ok()?;
-        let kind = described.get(metric)?.first()?.kind.as_str();
-        matches!(kind, "gauge" | "gaugehistogram" | "info" | "stateset").then(|| {
+        let described: BTreeMap<String, Vec<Described>> = serde_json::from_str(data.get()).ok()?;
+        // the same name may be a counter elsewhere
+        let kinds = described.get(metric)?;
+        let kind = kinds.first()?.kind.as_str();
+        kinds.iter().all(|one| ["gauge", "gaugehistogram", "info", "stateset"].contains(&one.kind.as_str())).then(|| {
             let text = format!("{metric} is not a counter but a {kind}: select a counter, which only rises and counts requests one by one");
             Trouble(Reason::NotACounter, text)
         })
@@ -221,7 +236,7 @@ impl Source {
     /// The one number that `query` gives.
     pub async fn value(&self, query: &str) -> Result<f64, Trouble> {
         let invalid = |text: &str| Trouble(Reason::InvalidData, text.to_owned());
-        let value = match parse(self.ask(query, None).await?) {
+        let value = match parse(&self.ask(query, None).await?) {
             Some(Data::Scalar(sample)) => sample.value(),
             Some(Data::Vector(all)) => match all.as_slice() {
                 [] => return Err(Trouble(Reason::NoData, "the query gives no series".to_owned())),
@@ -231,10 +246,18 @@ impl Source {
             Some(Data::Matrix(_)) => return Err(invalid("the query gives a range of samples, not one number")),
             None => return Err(invalid("the query gives no number")),
         };
+        if value.is_nan() {
+            return Err(Trouble(
+                Reason::NoTraffic,
+                "the query gives no number (NaN): is there any traffic yet?".to_owned(),
+            ));
+        }
         if value.is_finite() { Ok(value) } else { Err(invalid("the query gives a number that is not finite")) }
     }
 
-    async fn ask(&self, query: &str, at: Option<f64>) -> Result<serde_json::Value, Trouble> {
+    async fn ask(&self, query: &str, at: Option<f64>) -> Result<Box<RawValue>, Trouble> {
+        // No more at once than fit into memory, of each source by itself: one that hangs holds up nobody else.
+        let _permit = self.1.acquire().await;
         let request = self.0.query(query).timeout(DEADLINE.as_millis() as i64);
         let request = match at {
             Some(at) => request.query("time", at).post_raw(),
@@ -268,6 +291,6 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Trouble> {
     Ok(body)
 }
 
-fn parse(data: serde_json::Value) -> Option<Data> {
-    serde_json::from_value::<PromqlResult>(data).ok().map(|result| result.into_inner().0)
+fn parse(data: &RawValue) -> Option<Data> {
+    serde_json::from_str::<PromqlResult>(data.get()).ok().map(|result| result.into_inner().0)
 }

@@ -18,7 +18,7 @@ use super::clock::Clock;
 use super::triggers::{Key, Triggers};
 use crate::api::ModelRollout;
 use crate::engine::gate::stale;
-use crate::engine::observed::{Answer, Reading};
+use crate::engine::observed::{Answer, Counted, Reading};
 use crate::engine::plan::GateNeed;
 use crate::ops::metrics::Metrics;
 use poller::Gate;
@@ -125,16 +125,18 @@ async fn poll(shared: &Shared, uid: &str, key: &Key, mut gate: Gate) {
 /// Whether a reading says anything new. That counts settle is nothing new; a value that is still the same is, since a
 /// gate may want to see it twice.
 fn differs(old: &Reading, new: &Reading) -> bool {
+    let same =
+        |was: &Counted, is: &Counted| was.now == is.now && stale(was, old.at).is_some() == stale(is, new.at).is_some();
     match (&old.answer, &new.answer) {
         (
             Answer::Counted { candidate: was, baseline: was_base },
             Answer::Counted { candidate: is, baseline: is_base },
         ) => {
-            let base =
-                |counted: &Option<_>| counted.as_ref().map(|it: &crate::engine::observed::Counted| it.now.clone());
-            was.now != is.now
-                || base(was_base) != base(is_base)
-                || stale(was, old.at).is_some() != stale(is, new.at).is_some()
+            let same_base = match (was_base, is_base) {
+                (Some(Ok(was)), Some(Ok(is))) => same(was, is),
+                (was, is) => was == is,
+            };
+            !(same(was, is) && same_base)
         }
         (_, Answer::Value(_)) => true,
         (old, new) => old != new,

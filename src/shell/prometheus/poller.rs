@@ -20,6 +20,8 @@ const SLOWEST: f64 = 60.0;
 const UNKNOWN: f64 = 1.0;
 /// After a failure, and between two values, which have no samples that we could see coming.
 const EVERY: f64 = 5.0;
+/// Looks without any two samples, until it is no longer news that there are none.
+const PATIENT: u32 = 60;
 /// A sample can be asked for so many seconds after it was taken.
 const ARRIVAL: f64 = 0.1;
 
@@ -34,6 +36,7 @@ pub struct Gate {
     /// Whether its metrics were found to be what they must be.
     checked: bool,
     failures: u32,
+    looks: u32,
 }
 
 /// What to fetch for one color.
@@ -58,6 +61,7 @@ impl Gate {
             last: Vec::new(),
             checked: false,
             failures: 0,
+            looks: 0,
         }
     }
 
@@ -71,7 +75,14 @@ impl Gate {
         let seconds = match (&self.query.ask, self.candidate.interval()) {
             _ if failed => UNKNOWN * f64::from(self.failures.min(5)),
             (Ask::Value { .. }, _) => EVERY,
-            (_, None) => UNKNOWN,
+            // nothing is there to be counted
+            (_, None) => {
+                if self.looks > PATIENT {
+                    EVERY
+                } else {
+                    UNKNOWN
+                }
+            }
             (_, Some(interval)) => until_next(&self.last, interval, unix(now)),
         };
         Duration::from_secs_f64(seconds.clamp(FASTEST, SLOWEST))
@@ -80,6 +91,7 @@ impl Gate {
     /// Gives the answer.
     pub async fn ask(&mut self, sources: &Sources, at: Timestamp) -> Result<Answer, Trouble> {
         let result = self.try_ask(sources, unix(at)).await;
+        self.looks = self.looks.saturating_add(1);
         self.failures = if result.is_err() { self.failures.saturating_add(1) } else { 0 };
         result
     }
@@ -104,16 +116,18 @@ impl Gate {
                 None => Ok(None),
             }
         };
-        let (fetched, other) = future::try_join(side.fetch(&source, &mut self.candidate, now), other).await?;
-        self.last = fetched.last().chain(other.iter().flat_map(Fetched::last)).collect();
-        // Both colors are scraped alike.
-        let intervals = [fetched.interval(), other.as_ref().and_then(Fetched::interval)];
-        for interval in intervals {
-            self.candidate.learn(interval);
-            self.baseline.learn(interval);
-        }
+        let (fetched, other) = future::join(side.fetch(&source, &mut self.candidate, now), other).await;
+        let fetched = fetched?;
+        let others = other.as_ref().ok().and_then(Option::as_ref);
+        self.last = fetched.last().chain(others.into_iter().flat_map(Fetched::last)).collect();
         let candidate = self.candidate.advance(fetched, now)?;
-        let baseline = other.map(|other| self.baseline.advance(other, now)).transpose()?;
+        // What is wrong with the other color says nothing against the target's own limits.
+        let baseline = match other {
+            Ok(None) => None,
+            Ok(Some(other)) => Some(self.baseline.advance(other, now)),
+            Err(trouble) => Some(Err(trouble)),
+        };
+        let baseline = baseline.map(|counted| counted.map_err(|Trouble(reason, message)| (reason, message)));
         Ok(Answer::Counted { candidate, baseline })
     }
 

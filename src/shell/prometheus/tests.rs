@@ -81,7 +81,8 @@ async fn a_value_is_exactly_one_finite_number() {
     assert_eq!(value(|_| success("vector", &json!([{ "metric": {}, "value": [1.0, "3"] }]))).await, Ok(3.0));
     assert_eq!(value(|_| success("vector", &json!([]))).await, Err(Reason::NoData));
     assert_eq!(value(move |_| success("vector", &json!([one, one]))).await, Err(Reason::InvalidData));
-    assert_eq!(value(|_| success("scalar", &json!([1.0, "NaN"]))).await, Err(Reason::InvalidData));
+    assert_eq!(value(|_| success("scalar", &json!([1.0, "NaN"]))).await, Err(Reason::NoTraffic));
+    assert_eq!(value(|_| success("scalar", &json!([1.0, "+Inf"]))).await, Err(Reason::InvalidData));
     assert_eq!(value(|_| success("string", &json!([1.0, "secret"]))).await, Err(Reason::InvalidData));
     assert_eq!(value(|_| success("matrix", &json!([]))).await, Err(Reason::InvalidData));
 }
@@ -145,7 +146,7 @@ async fn a_poller_counts_both_colors_and_triggers() {
     let readings = pollers.readings("uid-bot");
     let Answer::Counted { candidate, baseline } = &readings["errors"].answer else { panic!("{readings:?}") };
     assert_eq!((candidate.now.total, candidate.now.bad, candidate.now.seen), (7, 0, true));
-    let baseline = baseline.as_ref().unwrap();
+    let baseline = baseline.as_ref().unwrap().as_ref().unwrap();
     assert_eq!((baseline.now.total, baseline.now.bad), (70, 1));
     assert_eq!(readings["errors"].key, "one");
     pollers.follow(&bot, None);

@@ -1,9 +1,8 @@
 //! Exact counts of one color over a growing span of time, from polls that overlap. Pure.
 //!
-//! Counts up to `through` are settled and kept as numbers; at each poll the samples after `through` are counted afresh,
-//! and then `through` moves on to a few seconds before now, when all samples up to there have arrived. The last sample
-//! of each series up to `through` is remembered, so that a series that was not scraped for longer than we look back is
-//! not taken for a new one.
+//! Each series is counted from its own last sample on, so that one that arrives late, or was not scraped for a while, is
+//! neither lost nor taken for a new one. What was counted up to `through`, a few seconds before now, is settled: it goes on
+//! record, and after a restart counting goes on from there.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use super::client::Trouble;
 use crate::api::Evidence;
 use crate::api::reasons::{Reason, Span};
-use crate::engine::count::{BucketProblem, Series, Tally, buckets, tally};
+use crate::engine::count::{BucketProblem, MOST_BUCKETS, Series, Tally, buckets, tally};
 use crate::engine::observed::{Counted, Counts};
 use crate::shell::clock::{from_unix, unix};
 
@@ -57,10 +56,13 @@ impl Fetched {
         }
     }
 
-    /// The smallest time between two samples of a series: the scrape interval.
+    /// The usual time between two samples of a series, the median: the scrape interval.
     pub fn interval(&self) -> Option<f64> {
-        let gaps = self.all().iter().flat_map(|one| one.samples.iter().zip(one.samples.iter().skip(1)));
-        gaps.map(|(earlier, later)| later.0 - earlier.0).filter(|gap| *gap > 0.0).min_by(f64::total_cmp)
+        let pairs = self.all().iter().flat_map(|one| one.samples.iter().zip(one.samples.iter().skip(1)));
+        let gaps = pairs.map(|(earlier, later)| later.0 - earlier.0);
+        let mut gaps: Vec<f64> = gaps.filter(|gap| *gap > 0.0 && *gap <= FORGET).collect();
+        gaps.sort_by(f64::total_cmp);
+        gaps.get(gaps.len() / 2).copied()
     }
 
     /// The time of the last sample of each series.
@@ -75,10 +77,14 @@ type Name = (&'static str, BTreeMap<String, String>);
 /// What is known of one color.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
+    /// What came up to here is counted, or was never to be.
+    start: f64,
+    /// What came up to here is settled, but for what arrives late.
     through: f64,
     settled: Counts,
     warm_until: f64,
     warmup: Counts,
+    /// The last settled sample of each series.
     last: BTreeMap<Name, (f64, f64)>,
     /// Counts at earlier times, oldest first.
     past: VecDeque<(f64, Counts)>,
@@ -107,6 +113,7 @@ impl Window {
         });
         Self {
             past: [(through, settled.clone())].into(),
+            start: through,
             through,
             settled,
             warm_until,
@@ -143,7 +150,7 @@ impl Window {
     }
 
     fn back(&self) -> f64 {
-        self.interval.map_or(LOOK_BACK, |interval| (8.0 * interval).clamp(10.0, LOOK_BACK))
+        self.interval.map_or(LOOK_BACK, |interval| (8.0 * interval).clamp(30.0, LOOK_BACK))
     }
 
     /// The end of the next piece to read, as long as there is so much to read back before `now` that it is read in pieces.
@@ -162,9 +169,9 @@ impl Window {
         self.interval
     }
 
-    /// Takes over what is known of the time between two samples.
+    /// Takes over what was found of the time between two samples.
     pub fn learn(&mut self, interval: Option<f64>) {
-        self.interval = [self.interval, interval].into_iter().flatten().min_by(f64::total_cmp);
+        self.interval = interval.or(self.interval);
     }
 
     /// Time of the newest sample so far.
@@ -175,14 +182,14 @@ impl Window {
     /// Takes in what was fetched at `now`.
     pub fn advance(&mut self, mut fetched: Fetched, now: f64) -> Result<Counted, Trouble> {
         self.learn(fetched.interval());
-        self.newest = fetched.last().fold(self.newest, f64::max);
+        self.newest = fetched.last().filter(|at| *at <= now).fold(self.newest, f64::max);
         self.recall(&mut fetched);
-        let counted_now = add(&self.settled, &count(&fetched, self.through, now)?)?;
+        let counted_now = self.settled.and(&count(&fetched, self.start, now)?);
         let warmup_now = self.warm(&fetched, now)?;
         // whole seconds: the API keeps no more, and the counts must be those up to the instant that is stored
         let next = (now - LATE).floor();
         if next > self.through {
-            let settled = add(&self.settled, &count(&fetched, self.through, next)?)?;
+            let settled = self.settled.and(&count(&fetched, self.start, next)?);
             self.warmup = self.warm(&fetched, next)?;
             self.settled = settled;
             self.remember(&mut fetched, next);
@@ -203,11 +210,10 @@ impl Window {
 
     /// What came in the warm-up, up to `now`.
     fn warm(&self, fetched: &Fetched, now: f64) -> Result<Counts, Trouble> {
-        let end = self.warm_until.min(now);
-        if end <= self.through {
+        if self.warm_until <= self.start {
             return Ok(self.warmup.clone());
         }
-        add(&self.warmup, &count(fetched, self.through, end)?)
+        Ok(self.warmup.and(&count(fetched, self.start, self.warm_until.min(now))?))
     }
 
     /// What came lately, and keeps `counts` to tell it later.
@@ -229,11 +235,12 @@ impl Window {
         recent
     }
 
-    /// Puts the last sample that is known of a series before its first one, if that is a later one.
+    /// Tells each series what of it is settled, and puts that sample before its first one.
     fn recall(&self, fetched: &mut Fetched) {
         for (group, all) in fetched.groups() {
             for one in all.iter_mut() {
                 let Some(&(at, value)) = self.last.get(&(group, one.labels.clone())) else { continue };
+                one.after = at;
                 if one.samples.first().is_some_and(|first| first.0 > at) {
                     one.samples.insert(0, (at, value));
                 }
@@ -273,6 +280,9 @@ fn count(fetched: &Fetched, from: f64, to: f64) -> Result<Counts, Trouble> {
                     invalid("a series of the histogram has no label le: select its _bucket series")
                 }
                 BucketProblem::NoInfinity => invalid("the histogram has no bucket +Inf: select all of its buckets"),
+                BucketProblem::TooMany(count) => invalid(&format!(
+                    "the histogram has {count} bucket bounds, and {MOST_BUCKETS} are the most that are kept: select fewer by the label le"
+                )),
                 BucketProblem::NotACounter => no_counter("the histogram's buckets are not counters"),
                 BucketProblem::NotCumulative => {
                     invalid("a larger bucket of the histogram counts less than a smaller one")
@@ -281,19 +291,6 @@ fn count(fetched: &Fetched, from: f64, to: f64) -> Result<Counts, Trouble> {
             Ok(Counts { total: counted.total, bad: 0, bounds: counted.bounds, at_most: counted.at_most, seen })
         }
     }
-}
-
-fn add(one: &Counts, other: &Counts) -> Result<Counts, Trouble> {
-    let seen = one.seen || other.seen;
-    let (bounds, at_most) = match (one.bounds.as_slice(), other.bounds.as_slice()) {
-        (_, []) => (one.bounds.clone(), one.at_most.clone()),
-        ([], _) => (other.bounds.clone(), other.at_most.clone()),
-        (known, new) if known == new => {
-            (one.bounds.clone(), one.at_most.iter().zip(&other.at_most).map(|(a, b)| a + b).collect())
-        }
-        _ => return Err(Trouble(Reason::InvalidData, "the histogram's bucket bounds changed in mid-stage".to_owned())),
-    };
-    Ok(Counts { total: one.total + other.total, bad: one.bad + other.bad, bounds, at_most, seen })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::api::Color;
 
 /// A counter that was scraped at these times.
 fn series(samples: &[(f64, f64)]) -> Series {
-    Series { labels: BTreeMap::from([("pod".to_owned(), "a".to_owned())]), samples: samples.to_vec() }
+    Series::new(BTreeMap::from([("pod".to_owned(), "a".to_owned())]), samples.to_vec())
 }
 
 fn rate(samples: &[(f64, f64)], from: f64, to: f64) -> Fetched {
@@ -55,16 +55,17 @@ fn nothing_of_a_missing_counter_is_seen() {
 }
 
 #[test]
-fn bounds_must_stay() {
-    let bucket = |le: &str, at: f64| Series {
-        labels: BTreeMap::from([("le".to_owned(), le.to_owned())]),
-        samples: vec![(at, 1.0)],
+fn of_bounds_that_change_those_that_stay_go_on() {
+    let bucket = |le: &str, at: f64, value: f64| {
+        Series::new(BTreeMap::from([("le".to_owned(), le.to_owned())]), vec![(at, value)])
     };
     let mut window = Window::new(1000.0, 1000.0, None);
-    let first = Fetched::Buckets(vec![bucket("0.5", 1001.0), bucket("+Inf", 1001.0)]);
-    assert_eq!(window.advance(first, 1010.0).unwrap().settled.at_most, [1]);
-    let second = Fetched::Buckets(vec![bucket("0.7", 1011.0), bucket("+Inf", 1011.0)]);
-    assert_eq!(window.advance(second, 1020.0).unwrap_err().0, Reason::InvalidData);
+    let first = ["0.5", "1", "+Inf"].map(|le| bucket(le, 1001.0, 3.0));
+    assert_eq!(window.advance(Fetched::Buckets(first.into()), 1010.0).unwrap().settled.at_most, [3, 3]);
+    // a server with other bounds is another process: it counts from zero
+    let second = ["0.7", "1", "+Inf"].map(|le| bucket(le, 1011.0, 2.0));
+    let counted = window.advance(Fetched::Buckets(second.into()), 1020.0).unwrap();
+    assert_eq!((counted.now.bounds, counted.now.at_most, counted.now.total), (vec![1.0], vec![5], 5));
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_fraction_is_no_counter_and_moves_nothing() {
 }
 
 #[test]
-fn the_interval_is_the_smallest_gap() {
+fn the_interval_is_the_usual_gap() {
     assert_eq!(rate(&[(1.0, 0.0), (16.0, 0.0), (31.0, 0.0)], 0.0, 40.0).interval(), Some(15.0));
     assert_eq!(rate(&[(1.0, 0.0)], 0.0, 40.0).interval(), None);
     let reach = |interval| {
@@ -85,7 +86,9 @@ fn the_interval_is_the_smallest_gap() {
         window.learn(interval);
         window.reach(1010.0)
     };
-    assert_eq!([reach(None), reach(Some(15.0)), reach(Some(0.1))], [310, 130, 20]);
+    assert_eq!([reach(None), reach(Some(15.0)), reach(Some(0.1))], [310, 130, 40]);
+    // one that is much shorter than the others is no other scrape interval
+    assert_eq!(rate(&[(1.0, 0.0), (16.0, 0.0), (17.0, 0.0), (32.0, 0.0)], 0.0, 40.0).interval(), Some(15.0));
 }
 
 #[test]
@@ -100,6 +103,31 @@ fn the_warm_up_is_told_apart_to_the_sample_also_after_a_restart() {
         assert_eq!(Tally::Count(counted.judged().total), tally(&[series(&samples)], 1020.0, now), "at {now}");
         window = Window::new(1000.0, 1020.0, Some(&evidence(&counted)));
     }
+}
+
+/// A sample has the time at which its scrape began, and may be there many seconds later: whole Pods lag, remote writes lag.
+#[test]
+fn a_sample_that_arrives_late_is_counted_when_it_is_there() {
+    let pods = [("a", 0.0), ("b", 9.0)];
+    let samples: Vec<(f64, f64)> = (0..90).map(|second| (990.5 + f64::from(second), f64::from(second) * 3.0)).collect();
+    let mut window = Window::new(1000.0, 1010.0, None);
+    let mut last = Counts::default();
+    for second in 1..=100 {
+        let now = 1000.0 + f64::from(second);
+        let from = now - window.reach(now) as f64;
+        let seen = pods.map(|(pod, delay)| {
+            let there = |at: f64| at > from && at + delay <= now;
+            let inside = samples.iter().copied().filter(|(at, _)| there(*at)).collect();
+            Series::new(BTreeMap::from([("pod".to_owned(), pod.to_owned())]), inside)
+        });
+        let seen = seen.into_iter().filter(|one| !one.samples.is_empty()).collect();
+        let counted = window.advance(Fetched::Rate { bad: Vec::new(), total: seen }, now).unwrap();
+        assert!(counted.now.total >= last.total);
+        last = counted.now;
+    }
+    let Tally::Count(all) = tally(&[series(&samples)], 1000.0, 1100.0) else { panic!() };
+    assert_eq!(last.total, 2 * all);
+    assert_eq!(Tally::Count(window.warmup.total / 2), tally(&[series(&samples)], 1000.0, 1010.0));
 }
 
 #[test]
@@ -176,10 +204,9 @@ proptest! {
         pods in prop::collection::vec(pod(), 1..6),
         polls in prop::collection::vec((1_u32..12_000, prop::bool::weighted(0.1)), 1..25),
     ) {
-        let all: Vec<Series> = pods.iter().enumerate().map(|(number, samples)| Series {
-            labels: BTreeMap::from([("pod".to_owned(), number.to_string())]),
-            samples: samples.clone(),
-        }).collect();
+        let labels = |number: usize| BTreeMap::from([("pod".to_owned(), number.to_string())]);
+        let all: Vec<Series> =
+            pods.iter().enumerate().map(|(number, samples)| Series::new(labels(number), samples.clone())).collect();
         let mut window = Window::new(1000.0, 1015.0, None);
         let mut now = 1000.0;
         for (pause, restart) in polls {
@@ -187,7 +214,7 @@ proptest! {
             let from = now - window.reach(now) as f64;
             let seen = all.iter().filter_map(|one| {
                 let inside: Vec<_> = one.samples.iter().copied().filter(|(at, _)| *at > from && *at <= now).collect();
-                (!inside.is_empty()).then(|| Series { labels: one.labels.clone(), samples: inside })
+                (!inside.is_empty()).then(|| Series::new(one.labels.clone(), inside))
             });
             let fetched = Fetched::Rate { bad: Vec::new(), total: seen.collect() };
             let counted = window.advance(fetched, now).unwrap();
