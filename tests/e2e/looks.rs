@@ -74,7 +74,7 @@ impl Scenario {
     pub fn writes(&self) -> Vec<String> {
         let logs = self.launcher.logs();
         let lines = logs.iter().flat_map(|(_, log)| log.lines());
-        let names = lines.filter_map(|line| line.split_once(" write=\"")?.1.split_once('"'));
+        let names = lines.filter_map(|line| line.split_once("\"write\":\"")?.1.split_once('"'));
         names.map(|(name, _)| name.to_owned()).collect()
     }
 

@@ -839,7 +839,10 @@ fn a_scale_down_that_somebody_undoes_is_told_once_and_not_fought() {
 #[test]
 fn without_shares_the_backend_is_switched_once_the_target_is_ready() {
     let mut world = plain();
+    world.run_to("ready Pods", |world| world.seen.colors.green.pods.found().is_some_and(|pods| pods.ready == 4));
+    let ready = world.now;
     world.run_to("the stage", in_stage(100));
+    assert!(world.now.duration_since(ready).as_secs() >= 5, "the controller is given time to learn of them");
     assert_eq!(world.backend(), "bot-green");
     let began = world.now;
     world.run_to("the buffer", buffering);

@@ -19,7 +19,7 @@ use super::judging::{self, Judged, Window};
 use super::observed::{ColorSeen, IngressSeen, Lookup};
 use super::preflight;
 use super::readiness;
-use super::rollout::{Gate, Side};
+use super::rollout::{Dialect, Gate, Side};
 use super::time;
 use super::traffic::Backend;
 use crate::api::names::ANNOTATION_PROMOTE;
@@ -160,6 +160,8 @@ fn own<'a>(scene: Scene<'a>, object: &'a Lookup<IngressSeen>) -> Option<&'a Ingr
 /// The window in which requests are judged now; none before the first stage.
 fn window<'a>(scene: Scene<'a>, attempt: &Attempt) -> Option<Window<'a>> {
     match attempt.step {
+        // Without shares nothing is judged before the switch.
+        Step::Promoting if scene.rollout.dialect == Dialect::Plain => None,
         Step::Stage | Step::Promoting => {
             let stage = stage::current(scene.rollout, attempt);
             let since = attempt.stage_started_at.as_ref()?.0;

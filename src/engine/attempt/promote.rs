@@ -47,12 +47,12 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     let free = attempt.promote_requested || scene.position() == Backend::Mixed;
     let in_place = free || share::keep(scene, draft, &mut attempt, false);
     if in_place {
-        switch(scene, draft, &attempt);
+        switch(scene, draft, &mut attempt);
     }
     draft.status.attempt = Some(attempt);
 }
 
-fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
+fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
     // A switch that is half done is brought to its end: two models must not serve one product for long.
     let begun = scene.position() == Backend::Mixed;
     if !begun {
@@ -70,16 +70,28 @@ fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
             return;
         }
     }
-    if anchored(scene, draft, attempt.from) || begun {
+    if followed(scene, draft, attempt) || begun {
         draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), attempt.from, true));
     }
 }
 
-/// Whether the outgoing Service stays named while the controllers follow a switch: the anchor is there, and was seen.
-pub fn anchored(scene: Scene<'_>, draft: &mut Draft, outgoing: Color) -> bool {
-    if scene.rollout.dialect == Dialect::Plain {
-        return true;
+/// Whether the controllers can follow a switch from the attempt's color without losing a request. With an anchor the outgoing
+/// Service stays named. Without one all traffic goes at once to Pods that may just have become ready, and Traefik answers for
+/// a moment that there is no server: it is given time to learn of them.
+pub fn followed(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) -> bool {
+    if scene.rollout.dialect == Dialect::Nginx {
+        return anchored(scene, draft, attempt.from);
     }
+    // Pods that were ready when the attempt began are known.
+    let fresh = time::between(attempt.started_at.0, scene.now) >= Duration::from_secs(1);
+    let settle = if fresh { scene.seen.settle } else { Duration::ZERO };
+    let from = attempt.stage_started_at.get_or_insert_with(|| time::ceil(time::after(scene.now, settle))).0;
+    draft.wake_at(from);
+    scene.now >= from || !fresh
+}
+
+/// Whether the outgoing Service stays named while the controllers follow a switch: the anchor is there, and was seen.
+fn anchored(scene: Scene<'_>, draft: &mut Draft, outgoing: Color) -> bool {
     if !anchor(scene, draft, &[outgoing]) {
         return false;
     }

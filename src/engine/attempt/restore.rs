@@ -85,7 +85,7 @@ pub fn open(scene: Scene<'_>, draft: &mut Draft, active: Color, cause: Cause) {
 }
 
 /// Starts the old color, and switches to it when it can carry the traffic.
-pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
+pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     let (from, to) = (attempt.from, attempt.to);
     let position = scene.position();
     let mains = scene.mains();
@@ -104,11 +104,12 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: Attempt) {
         None => {
             let message = format!("{to} is ready; the backend is switched back to it");
             draft.stand(Phase::Restoring, Reason::Restoring, message);
-            if promote::anchored(scene, draft, from) || begun {
+            if promote::followed(scene, draft, &mut attempt) || begun {
                 draft.actions.extend(traffic::switch(scene.rollout, &mains, from, true));
             }
         }
         Some((reason, why)) => {
+            attempt.stage_started_at = None;
             let deadline = time::after(attempt.started_at.0, scene.rollout.progress_deadline);
             if scene.now >= deadline && reason == Reason::WaitingForReadiness {
                 let message =
