@@ -152,6 +152,8 @@ words! {
         Failed,
         /// It was not done in time: the gate has no verdict.
         DeadlineExceeded,
+        /// Its Pods were killed each time before they had a word: the gate has no verdict.
+        Killed,
     }
 }
 
@@ -318,6 +320,8 @@ words! {
         JobFailed,
         /// A Job that judges was not done in time.
         JobDeadlineExceeded,
+        /// The Pods of a Job that judges were killed each time.
+        JobKilled,
         /// The operator knows no source of that name.
         UnknownSource,
         /// The histogram's buckets are too coarse for a verdict.

@@ -285,21 +285,23 @@ pub struct GateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobGate>,
     /// How many requests of the target must have been counted in the stage before the gate may pass, or fail by its share
-    /// alone. What is plainly bad fails earlier. The default is fifteen times what would hold one bad request at the
-    /// tighter of its limits: 300 at 5 %, 500 at 3 points more, 1500 at 1 %. Less than a third of that is obeyed, and told as `GateUnderpowered`.
+    /// alone. What is plainly bad fails earlier. The default is so many that 15 of them would be bad just at the limit, of
+    /// two limits at the tighter one: 300 at 5 % or p95, 500 at 5 % and 3 points more, 1500 at 1 % or p99. Less than a third of that is obeyed, and told as `GateUnderpowered`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub min_samples: Option<i64>,
-    /// How sure a failure before all samples are in must be; `99.9%` if left out: of a thousand stages of a target that is
-    /// just at its limit at most one goes back early.
+    /// How sure each test for a plain failure must be; `99.9%` if left out. By the whole stage at most one of a thousand
+    /// targets that are just at their limit goes back early; the looks at the last minute and the last five minutes add to
+    /// that, in long stages noticeably.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
     /// The beginning of each stage that does not count: caches fill, models load. Left out: 60 seconds, but at most a
     /// fifth of the stage's hold. Errors that are plain send traffic back in it all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupText>,
-    /// How long after the end of the hold a stage may wait for a verdict of this gate; then traffic goes back. Left out:
-    /// it waits until there is one, or until a person passes the stage or goes back. It never promotes.
+    /// How long a stage may be without a verdict of this gate, counted from the end of the hold or from when the verdict went
+    /// missing, whichever is later; then traffic goes back, also while an approval is awaited. Not while paused, and not in
+    /// the buffer. Left out: it waits until there is one, or until a person passes the stage or goes back. It never promotes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_hold: Option<DurationText>,
     /// Judged and shown, but nothing is held and nothing goes back for it: to try a gate out.
@@ -384,7 +386,8 @@ pub struct ValueGate {
 
 /// A Job that judges. It is made once per stage, when the warm-up is over, from a `PodTemplate` object of the same
 /// namespace, with the environment variables `ROLLOUT`, `COLOR`, `SERVICE`, `STAGE`, `PROMPT_VERSION` and `MODEL` in every
-/// container. It passes when the Job succeeds, fails when it fails, and is held when it is not done in time.
+/// container. It says yes (exit code 0) or no (any other) by its exit code; 137 and 143 mean killed, and it is tried again
+/// up to three times. It is held when it is not done in time, or killed each time.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobGate {

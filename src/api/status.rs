@@ -233,7 +233,8 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub baseline: Vec<Evidence>,
-    /// Gates that were over their limit when they were last judged: a second time in a row fails them.
+    /// Gates that were seen over their limit, and not seen otherwise since: a second time fails them. Forgotten after five
+    /// minutes without data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["gate".into()]))]
@@ -400,7 +401,7 @@ pub struct GateStatus {
     /// The other color's value over the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// Requests of the target that were counted in this stage.
+    /// Requests of the target that were counted since the end of the warm-up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<i64>,
     /// How many are needed for a verdict.

@@ -35,6 +35,8 @@ pub struct Waiting {
     pub reason: Reason,
     /// Why, in a sentence.
     pub message: String,
+    /// Whether anybody has looked: right after a start of the operator nobody has.
+    pub read: bool,
 }
 
 /// Whether a person may pass over a gate that has no verdict for this reason: evidence that will not come. What is broken has
@@ -48,6 +50,7 @@ pub fn waivable(reason: Reason) -> bool {
             | Reason::NoBaseline
             | Reason::BucketTooCoarse
             | Reason::JobDeadlineExceeded
+            | Reason::JobKilled
     )
 }
 
@@ -106,9 +109,11 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
         } else {
             judge(scene, attempt, window, gate, reading)
         };
-        remember(attempt, gate, &judgement, reading.map_or(now, |reading| reading.at));
-        let known = is_job || reading.is_some() || judgement.reason == Reason::InvalidQuery;
-        wait(attempt, gate, judgement.verdict == Verdict::Hold, now, known);
+        let read = is_job || reading.is_some() || judgement.reason == Reason::InvalidQuery;
+        if read {
+            remember(attempt, gate, &judgement, reading.map_or(now, |reading| reading.at));
+            wait(attempt, gate, judgement.verdict == Verdict::Hold, now);
+        }
         let status = status(gate, judgement);
         match status.verdict {
             _ if gate.dry_run => {}
@@ -117,7 +122,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
             }
             Verdict::Hold => {
                 let (gate, reason) = (gate.name.clone(), reason_of(&status));
-                judged.waiting.push(Waiting { gate, reason, message: status.message.clone() });
+                judged.waiting.push(Waiting { gate, reason, message: status.message.clone(), read });
             }
             _ => {}
         }
@@ -211,13 +216,12 @@ fn remember(attempt: &mut Attempt, gate: &Gate, judgement: &Judgement, at: Times
     }
 }
 
-/// Remembers since when a gate has had no verdict, if its user does not want to wait for one for ever. That nobody has looked
-/// yet, as after a restart, begins nothing.
-fn wait(attempt: &mut Attempt, gate: &Gate, holds: bool, now: Timestamp, known: bool) {
+/// Remembers since when a gate has had no verdict, if its user does not want to wait for one for ever.
+fn wait(attempt: &mut Attempt, gate: &Gate, holds: bool, now: Timestamp) {
     let waits = |attempt: &Attempt| attempt.waiting.iter().any(|waiting| waiting.gate == gate.name);
     if !holds || gate.max_hold.is_none() {
         attempt.waiting.retain(|waiting| waiting.gate != gate.name);
-    } else if known && !waits(attempt) {
+    } else if !waits(attempt) {
         attempt.waiting.push(WaitingSince { gate: gate.name.clone(), since: time::floor(now) });
     }
 }

@@ -40,7 +40,7 @@ fn without_numbers(status: &ModelRolloutStatus) -> ModelRolloutStatus {
         gate.evidence.clear();
         gate.message.clear();
         // that requests begin to come is no change of a verdict
-        if [Reason::WarmingUp, Reason::NoTraffic].iter().any(|early| early.as_str() == gate.reason) {
+        if [Reason::WarmingUp, Reason::NoTraffic, Reason::NoData].iter().any(|early| early.as_str() == gate.reason) {
             Reason::InsufficientSamples.as_str().clone_into(&mut gate.reason);
         }
     }

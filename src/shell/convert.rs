@@ -99,6 +99,7 @@ impl From<&JobRead> for JobSeen {
         let outcome = conditions.filter(|one| one.status == "True").find_map(|one| match one.kind.as_str() {
             "Complete" => Some(JobOutcome::Succeeded),
             "Failed" if one.reason.as_deref() == Some("DeadlineExceeded") => Some(JobOutcome::DeadlineExceeded),
+            "Failed" if one.reason.as_deref() == Some("BackoffLimitExceeded") => Some(JobOutcome::Killed),
             "Failed" => Some(JobOutcome::Failed),
             _ => None,
         });

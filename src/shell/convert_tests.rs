@@ -133,5 +133,6 @@ fn a_job_has_ended_when_it_is_complete_failed_or_late() {
     assert_eq!(seen(condition("FailureTarget", "DeadlineExceeded")), None, "its Pods still run");
     assert_eq!(seen(condition("Complete", "CompletionsReached")), Some(JobOutcome::Succeeded));
     assert_eq!(seen(condition("Failed", "PodFailurePolicy")), Some(JobOutcome::Failed));
+    assert_eq!(seen(condition("Failed", "BackoffLimitExceeded")), Some(JobOutcome::Killed));
     assert_eq!(seen(condition("Failed", "DeadlineExceeded")), Some(JobOutcome::DeadlineExceeded));
 }

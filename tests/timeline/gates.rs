@@ -142,7 +142,13 @@ fn a_healthy_target_is_not_sent_back_by_one_moment_without_a_verdict() {
     world.run(60);
     assert_eq!(world.phase(), Phase::AwaitingApproval);
     world.metrics_up = false;
-    world.run(620);
+    world.run(300);
+    // the operator was away for long, and its first plan knows nothing yet
+    let later = world.now + k8s_openapi::jiff::SignedDuration::from_secs(2000);
+    let seen = modelrollout::engine::observed::Observed { readings: [].into(), ..world.seen.clone() };
+    let plan = modelrollout::engine::plan(&world.object, &seen, later);
+    assert!(plan.actions.is_empty() && plan.status.attempt.unwrap().open);
+    world.run(320);
     assert_eq!(world.attempt().cause, Some(Cause::MaxHoldExceeded));
 }
 

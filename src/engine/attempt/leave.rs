@@ -53,8 +53,8 @@ fn held_too_long(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, judged:
     }
     let end = stage::hold_ends(scene.rollout, attempt)?;
     let waived = attempt.waived_stage == Some(attempt.stage_index + 1);
-    for Waiting { gate: name, reason, message } in judged.waiting.iter().filter(|one| !(waived && waivable(one.reason)))
-    {
+    let waits = |one: &&Waiting| one.read && !(waived && waivable(one.reason));
+    for Waiting { gate: name, reason, message, .. } in judged.waiting.iter().filter(waits) {
         let gate = scene.rollout.gates.iter().find(|gate| gate.name == *name);
         let since = attempt.waiting.iter().find(|waiting| waiting.gate == *name).map(|waiting| waiting.since.0);
         let Some((longest, since)) = gate.and_then(|gate| gate.max_hold).zip(since) else { continue };

@@ -184,7 +184,7 @@ fn waits_for(
             return Some((Phase::Progressing, Reason::StageRunning, String::new()));
         }
         let waived = |reason: Reason| waivable(reason) && attempt.waived_stage == Some(number);
-        if let Some(Waiting { gate, reason, message }) = judged.waiting.iter().find(|one| !waived(one.reason)) {
+        if let Some(Waiting { gate, reason, message, .. }) = judged.waiting.iter().find(|one| !waived(one.reason)) {
             let way_out = if waivable(*reason) {
                 let approved = if attempt.approved_stage == Some(number) { "; it is approved" } else { "" };
                 format!("{approved}; to go on without these samples, {}", acts::approve_command(scene, attempt))

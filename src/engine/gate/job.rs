@@ -42,6 +42,11 @@ pub fn judge(state: &JobState) -> Judgement {
             let message = format!("the Job {name} failed: its log (kubectl logs job/{name}) says why");
             Judgement::new(Verdict::Fail, Reason::JobFailed, message)
         }
+        JobState::Ended(name, JobOutcome::Killed) => {
+            let message =
+                format!("the Pods of Job {name} were killed each time: give them more memory, or see who deletes them");
+            hold(Reason::JobKilled, message)
+        }
         JobState::Ended(name, JobOutcome::DeadlineExceeded) => {
             let message = format!(
                 "the Job {name} was not done in time: give it a longer deadline, or see why its Pod did not end"

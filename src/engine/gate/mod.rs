@@ -3,7 +3,7 @@
 //! Every count is put as "so many bad of so many, at most this share", and looked at in this order:
 //! 1. what cannot be right holds (no answer, too old, impossible numbers);
 //! 2. what is plainly bad fails at once, from ten requests on, by a test that may be looked at any number of times
-//!    ([`stats::ln_e`]): of targets that are just at the limit it sends back at most one stage in a thousand;
+//!    ([`stats::ln_e`]): of targets that are just at the limit it sends back at most one in a thousand, by the whole stage;
 //! 3. too few samples hold: they never pass and never fail;
 //! 4. a share over the limit fails when it is still over it with newer samples, or at the end of the stage;
 //! 5. everything else passes.

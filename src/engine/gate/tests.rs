@@ -366,8 +366,12 @@ fn a_job_passes_fails_or_holds_by_how_it_ended() {
     let ended = |outcome| JobState::Ended("j".into(), outcome);
     assert_eq!(verdict(ended(JobOutcome::Succeeded)), Verdict::Pass);
     assert_eq!(verdict(ended(JobOutcome::Failed)), Verdict::Fail);
-    for state in [ended(JobOutcome::DeadlineExceeded), JobState::Running("j".into()), JobState::NoTemplate("t".into())]
-    {
+    for state in [
+        ended(JobOutcome::DeadlineExceeded),
+        ended(JobOutcome::Killed),
+        JobState::Running("j".into()),
+        JobState::NoTemplate("t".into()),
+    ] {
         assert_eq!(verdict(state), Verdict::Hold);
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::plan::{Ask, BadAndTotal, GateNeed, GateQuery};
 use crate::shell::clock::unix;
 
 /// The shortest time between two looks.
-const FASTEST: f64 = 0.2;
+const FASTEST: f64 = 0.05;
 /// The longest.
 const SLOWEST: f64 = 60.0;
 /// While nothing is known of the scrapes.
@@ -22,8 +22,8 @@ const UNKNOWN: f64 = 1.0;
 const EVERY: f64 = 5.0;
 /// Looks without any two samples, until it is no longer news that there are none.
 const PATIENT: u32 = 60;
-/// A sample can be asked for so many seconds after it was taken.
-const ARRIVAL: f64 = 0.1;
+/// A sample can be asked for a little after it was taken: so many of its intervals.
+const ARRIVAL: f64 = 0.03;
 
 /// One gate that is being asked.
 pub struct Gate {
@@ -146,11 +146,15 @@ impl Gate {
 }
 
 /// Seconds until just after the next sample of any of the series whose last ones are `last`, at `now`. One that is late is
-/// waited for in small steps, one that is missing is not.
+/// waited for in small steps, one that is missing is not. Many Pods are scraped all the time: five looks per scrape are
+/// enough.
 fn until_next(last: &[f64], interval: f64, now: f64) -> f64 {
-    let due = last.iter().map(|at| at + interval + ARRIVAL - now);
-    let due = due.filter(|due| *due > -interval).map(|due| due.max(interval / 10.0));
-    due.min_by(f64::total_cmp).unwrap_or(interval / 2.0)
+    let due = last.iter().map(|at| at + interval * (1.0 + ARRIVAL) - now).filter(|due| *due > -interval);
+    match due.min_by(f64::total_cmp) {
+        Some(late) if late <= 0.0 => interval / 16.0,
+        Some(due) => due.max(interval / 5.0),
+        None => interval / 2.0,
+    }
 }
 
 impl Side<'_> {
@@ -221,11 +225,14 @@ mod tests {
     #[test]
     fn the_next_look_is_just_after_the_next_sample_can_be_there() {
         let near = |left: f64, right: f64| (left - right).abs() < 1e-9;
-        assert!(near(until_next(&[100.0, 97.0], 15.0, 103.0), 97.0 + 15.0 + ARRIVAL - 103.0));
+        assert!(near(until_next(&[100.0, 97.0], 15.0, 103.0), 9.45));
         // late: soon again
-        assert!(near(until_next(&[88.0], 15.0, 103.5), 1.5));
+        assert!(near(until_next(&[88.0], 15.0, 103.5), 0.9375));
         // gone for more than a scrape: nothing to wait for
         assert!(near(until_next(&[60.0], 15.0, 103.0), 7.5));
-        assert!(near(until_next(&[60.0, 100.0], 15.0, 103.0), 12.1));
+        assert!(near(until_next(&[60.0, 100.0], 15.0, 103.0), 12.45));
+        // one of many is always just about to be scraped
+        let many: Vec<f64> = (0..50).map(|pod| 88.5 + f64::from(pod) * 0.3).collect();
+        assert!(near(until_next(&many, 15.0, 103.4), 3.0));
     }
 }
