@@ -109,7 +109,11 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, window: &
         } else {
             judge(scene, attempt, window, gate, reading)
         };
-        let read = is_job || reading.is_some() || judgement.reason == Reason::InvalidQuery;
+        let read = if is_job {
+            judgement.reason != Reason::Unreadable
+        } else {
+            reading.is_some() || judgement.reason == Reason::InvalidQuery
+        };
         if read {
             remember(attempt, gate, &judgement, reading.map_or(now, |reading| reading.at));
             wait(attempt, gate, judgement.verdict == Verdict::Hold, now);

@@ -72,7 +72,9 @@ impl Gate {
 
     /// How long to wait: until just after the next sample can be there.
     pub fn pause(&self, now: Timestamp, failed: bool) -> Duration {
-        let seconds = match (&self.query.ask, self.candidate.interval()) {
+        // A Pod that is new has one sample yet; the other color is most likely scraped alike.
+        let interval = self.candidate.interval().or(self.baseline.interval());
+        let seconds = match (&self.query.ask, interval) {
             _ if failed => UNKNOWN * f64::from(self.failures.min(5)),
             (Ask::Value { .. }, _) => EVERY,
             // nothing is there to be counted
