@@ -72,20 +72,15 @@ impl Gate {
 
     /// How long to wait: until just after the next sample can be there.
     pub fn pause(&self, now: Timestamp, failed: bool) -> Duration {
-        // A Pod that is new has one sample yet; the other color is most likely scraped alike.
-        let interval = self.candidate.interval().or(self.baseline.interval());
-        let seconds = match (&self.query.ask, interval) {
+        let seconds = match (&self.query.ask, self.candidate.interval(), self.baseline.interval()) {
             _ if failed => UNKNOWN * f64::from(self.failures.min(5)),
-            (Ask::Value { .. }, _) => EVERY,
+            (Ask::Value { .. }, ..) => EVERY,
+            (_, Some(interval), _) => until_next(&self.last, interval, unix(now)),
+            // New Pods, whose first scrape nobody knows: at what pace is known from the other color.
+            (_, None, Some(interval)) => interval / 4.0,
             // nothing is there to be counted
-            (_, None) => {
-                if self.looks > PATIENT {
-                    EVERY
-                } else {
-                    UNKNOWN
-                }
-            }
-            (_, Some(interval)) => until_next(&self.last, interval, unix(now)),
+            (_, None, None) if self.looks > PATIENT => EVERY,
+            (_, None, None) => UNKNOWN,
         };
         Duration::from_secs_f64(seconds.clamp(FASTEST, SLOWEST))
     }
