@@ -4,11 +4,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
-use modelrollout::engine::gate::{Evidence, judge};
+use modelrollout::engine::gate::judge;
 use modelrollout::engine::observed::{Answer, Counted, Counts};
 use modelrollout::engine::rollout::{Gate, Rule};
 
-use crate::{Kind, counts, gate};
+use crate::{Kind, counts, evidence, gate};
 
 const CALLS: u32 = 200_000;
 
@@ -59,15 +59,7 @@ fn time(gate: &Gate, now: Counts, other: Option<Counts>) -> f64 {
     let counted =
         |now: Counts| Counted { now, newest: Some(at), interval: Some(Duration::from_secs(15)), ..Counted::default() };
     let answer = Answer::Counted { candidate: counted(now), baseline: other.map(|other| Ok(counted(other))) };
-    let evidence = Evidence {
-        answer: Some(&answer),
-        at,
-        counts_from: Timestamp::UNIX_EPOCH,
-        kept: None,
-        on_record: 0,
-        breach: None,
-        over: false,
-    };
+    let evidence = evidence(&answer, at);
     let mut times: Vec<f64> = (0..9)
         .map(|_| {
             let began = Instant::now();

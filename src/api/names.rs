@@ -86,8 +86,13 @@ fn suffixed(name: &str, suffix: &str) -> String {
 /// The first `bytes` bytes of a hash of `text`, in hexadecimal.
 fn hash(text: &str, bytes: usize) -> String {
     use sha2::{Digest as _, Sha256};
+    hex(&Sha256::digest(text.as_bytes()), bytes)
+}
+
+/// The first `bytes` bytes in hexadecimal.
+pub fn hex(data: &[u8], bytes: usize) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(text.as_bytes()).iter().take(bytes).fold(String::new(), |mut text, byte| {
+    data.iter().take(bytes).fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text

@@ -107,12 +107,10 @@ fn env(rollout: &Rollout, attempt: &Attempt, stage: &Stage) -> Vec<(String, Stri
 
 /// Ends the Jobs that nobody waits for any more: of an earlier stage, or of an attempt that goes back or is over.
 pub fn clean(scene: Scene<'_>, draft: &mut Draft) {
-    let attempt = draft.status.attempt.as_mut();
-    let judges = attempt.as_ref().is_some_and(|it| it.open && matches!(it.step, Step::Stage | Step::Promoting));
-    if !judges {
-        draft.after.retain(|action| !matches!(action, Action::CreateJob(_)));
+    let Some(attempt) = draft.status.attempt.as_mut() else { return };
+    if !(attempt.open && matches!(attempt.step, Step::Stage | Step::Promoting)) {
+        attempt.jobs.clear();
     }
-    let Some(attempt) = attempt else { return };
     // A stage that was judged twice in one plan, or began anew in it, asks for each Job once, and for none of before.
     let mut asked = BTreeSet::new();
     draft.after.retain(|action| match action {
@@ -121,9 +119,6 @@ pub fn clean(scene: Scene<'_>, draft: &mut Draft) {
         }
         _ => true,
     });
-    if !judges {
-        attempt.jobs.clear();
-    }
     let Lookup::Found(jobs) = &scene.seen.jobs else { return };
     for (name, job) in jobs.iter().filter(|(_, job)| job.outcome.is_none()) {
         if attempt.jobs.iter().all(|wanted| wanted.name != *name) {

@@ -222,10 +222,9 @@ fn remember(attempt: &mut Attempt, gate: &Gate, judgement: &Judgement, at: Times
 
 /// Remembers since when a gate has had no verdict, if its user does not want to wait for one for ever.
 fn wait(attempt: &mut Attempt, gate: &Gate, holds: bool, now: Timestamp) {
-    let waits = |attempt: &Attempt| attempt.waiting.iter().any(|waiting| waiting.gate == gate.name);
     if !holds || gate.max_hold.is_none() {
         attempt.waiting.retain(|waiting| waiting.gate != gate.name);
-    } else if !waits(attempt) {
+    } else if attempt.waiting.iter().all(|waiting| waiting.gate != gate.name) {
         attempt.waiting.push(WaitingSince { gate: gate.name.clone(), since: time::floor(now) });
     }
 }
@@ -319,13 +318,8 @@ fn record(gate: &str, color: Color, counted: &Counted, counts: &Counts, warmup: 
 
 /// What was counted after the warm-up.
 fn counts(evidence: &Evidence) -> Counts {
-    Counts {
-        total: unsigned(evidence.total.saturating_sub(evidence.warmup_total)),
-        bad: unsigned(evidence.bad.saturating_sub(evidence.warmup_bad)),
-        bounds: evidence.bounds.clone(),
-        at_most: evidence.counts.iter().map(|count| unsigned(*count)).collect(),
-        seen: true,
-    }
+    let (all, warmup) = Counts::on_record(evidence);
+    all.since(&warmup)
 }
 
 fn signed(number: u64) -> i64 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::reasons::{JobOutcome, Reason, Span};
-use crate::api::{Color, names};
+use crate::api::{Color, Evidence, names};
 
 /// A fact about one object, and how we know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -384,6 +384,21 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What is on record: all, and those of the warm-up.
+    pub fn on_record(evidence: &Evidence) -> (Counts, Counts) {
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        let seen = evidence.total > 0;
+        let all = Counts {
+            total: count(evidence.total),
+            bad: count(evidence.bad),
+            bounds: evidence.bounds.clone(),
+            at_most: evidence.counts.iter().map(|number| count(*number)).collect(),
+            seen,
+        };
+        let (total, bad) = (count(evidence.warmup_total), count(evidence.warmup_bad));
+        (all, Counts { total, bad, seen, ..Counts::default() })
+    }
+
     /// What was counted after `earlier`, which counted from the same start.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {

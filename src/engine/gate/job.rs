@@ -21,7 +21,7 @@ pub enum JobState {
     Ended(String, JobOutcome),
 }
 
-/// The verdict.
+/// Judges a `job` gate by its Job.
 pub fn judge(state: &JobState) -> Judgement {
     match state {
         JobState::NotYet => hold(Reason::WarmingUp, "the stage warms up; then the Job is made"),

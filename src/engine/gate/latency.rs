@@ -6,12 +6,13 @@
 use std::fmt::Write as _;
 
 use super::{
-    Evidence, Judgement, Other, SLACK, breached, enough, fail, hold, number, on, pass, plainly_over, ratio, spans, text,
+    Evidence, Judgement, Other, SLACK, against, breached, enough, fail, hold, on, pass, plainly_over, ratio, spans,
+    sure, text,
 };
 use crate::api::LimitEvidence;
 use crate::api::reasons::{LimitKind, Reason, Span, Test, Verdict};
 use crate::engine::observed::{Counted, Counts};
-use crate::engine::rollout::Gate;
+use crate::engine::rollout::{Gate, slow_share};
 use crate::engine::stats;
 
 /// Judges by the longest time and the largest ratio, of which at least one is given.
@@ -47,8 +48,7 @@ struct Latency<'a> {
 
 impl Latency<'_> {
     fn share(&self) -> f64 {
-        // 1 - 0.99 is not 0.01 in floats
-        ((1.0 - self.quantile) * 1e9).round() / 1e9
+        slow_share(self.quantile)
     }
 
     fn name(&self) -> String {
@@ -74,8 +74,7 @@ impl Latency<'_> {
                     );
                     let said = format!("{said}; at {} at most {} may", self.name(), text::percent_of(self.share()));
                     let evidence = self.on(limit, Test::Early, span, counts, bound);
-                    let evidence = LimitEvidence { confidence: Some(1.0 - self.gate.alpha), ..evidence };
-                    return Some(fail(said).by([evidence]));
+                    return Some(fail(said).by([sure(evidence, self.gate)]));
                 }
             }
         }
@@ -190,11 +189,9 @@ impl Latency<'_> {
         let bounds = [at_or_below(counts, lower).filter(|_| lower > 0.0), at_or_above(counts, upper?)];
         let compare = |bound: Option<usize>| {
             let (slow, slow_other) = (slower(counts, bound), slower(base, bound));
-            no_slower((slow, counts.total), (slow_other, base.total), self.gate.alpha).then(|| LimitEvidence {
-                baseline_samples: Some(number(base.total)),
-                baseline_bad: Some(number(slow_other)),
-                confidence: Some(1.0 - self.gate.alpha),
-                ..self.on(LimitKind::MaxRatio, Test::NoSlower, Span::Stage, counts, bound)
+            no_slower((slow, counts.total), (slow_other, base.total), self.gate.alpha).then(|| {
+                let evidence = self.on(LimitKind::MaxRatio, Test::NoSlower, Span::Stage, counts, bound);
+                sure(against(evidence, slow_other, base.total), self.gate)
             })
         };
         bounds.into_iter().filter(Option::is_some).map(compare).collect()

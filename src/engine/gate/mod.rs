@@ -28,7 +28,7 @@ use super::{stats, time};
 use crate::api::reasons::{JobOutcome, LimitKind, Reason, Span, Test, Verdict};
 use crate::api::{Breach, LimitEvidence};
 
-pub use job::JobState;
+pub use job::{JobState, judge as judge_job};
 
 /// From so many requests on a plain failure is one.
 const EARLIEST: u64 = 10;
@@ -134,11 +134,6 @@ pub fn judge(evidence: &Evidence<'_>, gate: &Gate) -> Judgement {
 
 fn of_another_kind() -> Judgement {
     hold(Reason::InvalidData, "the answer is of another kind than the gate; it is asked again")
-}
-
-/// Judges a `job` gate by its Job.
-pub fn judge_job(state: &JobState) -> Judgement {
-    job::judge(state)
 }
 
 /// A stage has just begun. For counts that is the same as none so far, so that the first answer changes no verdict.
@@ -368,6 +363,16 @@ fn on(limit: LimitKind, test: Test, span: Span, threshold: f64, bad: u64, sample
         value: None,
         confidence: None,
     }
+}
+
+/// The same, compared with the other color's.
+fn against(evidence: LimitEvidence, bad: u64, samples: u64) -> LimitEvidence {
+    LimitEvidence { baseline_samples: Some(number(samples)), baseline_bad: Some(number(bad)), ..evidence }
+}
+
+/// The same, by a test that had to be as sure as the gate wants.
+fn sure(evidence: LimitEvidence, gate: &Gate) -> LimitEvidence {
+    LimitEvidence { confidence: Some(1.0 - gate.alpha), ..evidence }
 }
 
 /// The verdict that follows from what was put on record of a gate: what [`judge`] said, reckoned again from numbers alone.

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    Evidence, Judgement, Other, SLACK, breached, enough, fail, number, on, pass, plainly_over, ratio, spans, text,
+    Evidence, Judgement, Other, SLACK, against, breached, enough, fail, on, pass, plainly_over, ratio, spans, sure,
+    text,
 };
-use crate::api::LimitEvidence;
 use crate::api::reasons::{LimitKind, Span, Test};
 use crate::engine::observed::{Counted, Counts};
 use crate::engine::rollout::Gate;
@@ -58,7 +58,8 @@ fn early(
                 text::percent(base.bad, base.total),
                 text::points(increase)
             );
-            let evidence = against(on(LimitKind::MaxIncrease, Test::Early, span, increase, bad, total), base);
+            let evidence = on(LimitKind::MaxIncrease, Test::Early, span, increase, bad, total);
+            let evidence = against(evidence, base.bad, base.total);
             return Some(fail(message).by([sure(evidence, gate)]));
         }
     }
@@ -111,18 +112,11 @@ fn by_share(
         base.total,
         text::points(increase)
     );
-    let compared = against(on(LimitKind::MaxIncrease, Test::Share, Span::Stage, increase, bad, total), base);
+    let compared = on(LimitKind::MaxIncrease, Test::Share, Span::Stage, increase, bad, total);
+    let compared = against(compared, base.bad, base.total);
     if rate - ratio(base.bad, base.total) > increase + SLACK {
         breached(evidence, total, &said).by([compared])
     } else {
         pass(said).by(max.map(share).into_iter().chain([compared]))
     }
-}
-
-fn against(evidence: LimitEvidence, base: &Counts) -> LimitEvidence {
-    LimitEvidence { baseline_samples: Some(number(base.total)), baseline_bad: Some(number(base.bad)), ..evidence }
-}
-
-fn sure(evidence: LimitEvidence, gate: &Gate) -> LimitEvidence {
-    LimitEvidence { confidence: Some(1.0 - gate.alpha), ..evidence }
 }

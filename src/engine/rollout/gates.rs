@@ -203,12 +203,17 @@ fn metrics(rule: &Rule) -> Result<Vec<String>, String> {
 /// The chance of a wrong early failure that nobody has set.
 const ALPHA: f64 = 0.001;
 
+/// The share of requests that may be slower than a quantile: 1 - 0.99 is not 0.01 in floats.
+pub fn slow_share(quantile: f64) -> f64 {
+    ((1.0 - quantile) * 1e9).round() / 1e9
+}
+
 /// As many requests as hold `bad` bad ones at the limit.
 fn samples(rule: &Rule, bad: f64) -> u64 {
     let limit = match rule {
         // the tighter of the two: it needs more
         Rule::ErrorRate { max, max_increase, .. } => max.unwrap_or(1.0).min(max_increase.unwrap_or(1.0)),
-        Rule::Latency { quantile, .. } => 1.0 - quantile,
+        Rule::Latency { quantile, .. } => slow_share(*quantile),
         Rule::Value { .. } | Rule::Job { .. } => return 1,
     };
     // A limit of exactly 1 % needs 1500, whatever the last bit of a float says.

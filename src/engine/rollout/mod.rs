@@ -13,7 +13,8 @@ use super::observed::ByColor;
 use super::time;
 use crate::api::{self, Color, ColorSpec, ModelRollout, StageSpec};
 
-pub use gates::{Gate, Rule};
+pub use crate::api::names::hex;
+pub use gates::{Gate, Rule, slow_share};
 
 /// A rollout whose settings have been read.
 #[allow(clippy::struct_excessive_bools)] // settings of the user, independent of each other
@@ -237,16 +238,6 @@ pub fn has_finalizer(object: &ModelRollout) -> bool {
 /// When `object` was asked to go.
 pub fn deleted_at(object: &ModelRollout) -> Option<Timestamp> {
     object.metadata.deletion_timestamp.as_ref().map(|time| time.0)
-}
-
-/// The first `bytes` bytes in hexadecimal.
-pub fn hex(data: &[u8], bytes: usize) -> String {
-    use std::fmt::Write as _;
-    data.iter().take(bytes).fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn side(spec: &ColorSpec) -> Side {

@@ -109,6 +109,10 @@ struct Envelope {
     data: Option<Box<RawValue>>,
 }
 
+fn no_samples() -> Trouble {
+    Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned())
+}
+
 /// A comment at the end must not swallow what comes after it.
 fn ended(selector: &str) -> Cow<'_, str> {
     if selector.contains('#') { Cow::Owned(format!("{selector}\n")) } else { Cow::Borrowed(selector) }
@@ -189,23 +193,21 @@ struct Described {
 impl Source {
     /// The raw samples of `selector` in the `seconds` before `end` (unix time; now if there is none).
     pub async fn samples(&self, selector: &str, seconds: u64, end: Option<f64>) -> Result<Vec<Series>, Trouble> {
-        let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
         let data = self.ask(&format!("{}[{seconds}s]", ended(selector)), end).await?;
-        let Ok(Ranges::Matrix(all)) = serde_json::from_str::<Ranges>(data.get()) else { return Err(wrong()) };
-        counters(all).ok_or_else(wrong)
+        let Ok(Ranges::Matrix(all)) = serde_json::from_str::<Ranges>(data.get()) else { return Err(no_samples()) };
+        counters(all).ok_or_else(no_samples)
     }
 
     /// The last value of each series of `selector` in the hour before `end` (unix time).
     pub async fn before(&self, selector: &str, end: f64) -> Result<Vec<Series>, Trouble> {
-        let wrong = || Trouble(Reason::InvalidData, "the answer has no samples: is it a plain selector?".to_owned());
         let data = self.ask(&format!("last_over_time({}[1h])", ended(selector)), Some(end)).await?;
-        let Ok(Instants::Vector(all)) = serde_json::from_str::<Instants>(data.get()) else { return Err(wrong()) };
+        let Ok(Instants::Vector(all)) = serde_json::from_str::<Instants>(data.get()) else { return Err(no_samples()) };
         let ranges = all.into_iter().map(|Instant { metric, value, histogram }| Range {
             metric,
             values: value.into_iter().collect(),
             histograms: histogram.into_iter().collect(),
         });
-        counters(ranges.collect()).ok_or_else(wrong)
+        counters(ranges.collect()).ok_or_else(no_samples)
     }
 
     /// The time between two samples of `selector`, in seconds, as far as the last `seconds` tell.

@@ -98,19 +98,8 @@ impl Window {
     /// record.
     pub fn new(since: f64, warm_until: f64, evidence: Option<&Evidence>) -> Self {
         let resumed = evidence.filter(|evidence| unix(evidence.through.0) >= since.floor());
-        let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        let (through, settled, warmup) = resumed.map_or((since, Counts::default(), Counts::default()), |evidence| {
-            let seen = evidence.total > 0;
-            let settled = Counts {
-                total: count(evidence.total),
-                bad: count(evidence.bad),
-                bounds: evidence.bounds.clone(),
-                at_most: evidence.counts.iter().map(|number| count(*number)).collect(),
-                seen,
-            };
-            let (total, bad) = (count(evidence.warmup_total), count(evidence.warmup_bad));
-            (unix(evidence.through.0), settled, Counts { total, bad, seen, ..Counts::default() })
-        });
+        let (through, (settled, warmup)) =
+            resumed.map_or_else(|| (since, Default::default()), |past| (unix(past.through.0), Counts::on_record(past)));
         Self {
             past: [(through, settled.clone())].into(),
             start: through,
@@ -132,8 +121,7 @@ impl Window {
 
     /// Takes in the last values that series had at `at`, before what is read first: a counter that was there before, and was
     /// not scraped for a while, was not born in the window.
-    pub fn prime(&mut self, known: Fetched, at: f64) {
-        let mut known = known;
+    pub fn prime(&mut self, mut known: Fetched, at: f64) {
         for (group, all) in known.groups() {
             for one in all.drain(..) {
                 if let Some((_, value)) = one.samples.last() {
@@ -157,11 +145,6 @@ impl Window {
     pub fn piece(&self, now: f64) -> Option<f64> {
         let end = (self.through + PIECE).ceil();
         (end + PIECE < now).then_some(end)
-    }
-
-    #[cfg(test)]
-    fn counts(&self) -> (Counts, Counts, f64) {
-        (self.settled.clone(), self.warmup.clone(), self.through)
     }
 
     /// Time between two samples, if it is known.
