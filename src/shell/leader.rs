@@ -185,7 +185,7 @@ impl Elector {
                     RENEW
                 }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-                    lease = self.look_again().await?.unwrap_or(lease);
+                    lease = self.look_again(&claim, began).await?.unwrap_or(lease);
                     RETRY / 5
                 }
                 Ok(Err(error)) => {
@@ -194,7 +194,7 @@ impl Elector {
                 }
                 // it may have been written: a newer resourceVersion that is still ours
                 Err(_) => {
-                    lease = self.look_again().await?.unwrap_or(lease);
+                    lease = self.look_again(&claim, began).await?.unwrap_or(lease);
                     RETRY / 5
                 }
             };
@@ -204,10 +204,16 @@ impl Elector {
         }
     }
 
-    /// The lease as it is now, if it can be read and is still ours.
-    async fn look_again(&self) -> Result<Option<Lease>, Lost> {
+    /// The lease as it is now, if it can be read and is still ours. If it says what we `claim`ed from `began` on, that
+    /// was written although nobody answered, and it lasts as long as if somebody had.
+    async fn look_again(&self, claim: &Lease, began: Instant) -> Result<Option<Lease>, Lost> {
         match timeout(CALL, self.api.get_opt(&self.name)).await {
-            Ok(Ok(Some(lease))) if held_by(&lease, &self.identity) => Ok(Some(lease)),
+            Ok(Ok(Some(lease))) if held_by(&lease, &self.identity) => {
+                if lease::renewed(&lease) == lease::renewed(claim) {
+                    self.until.send_replace(Some(began + DURATION));
+                }
+                Ok(Some(lease))
+            }
             Ok(Ok(_)) => Err(self.lost()),
             Ok(Err(_)) | Err(_) => Ok(None),
         }

@@ -45,6 +45,11 @@ pub fn held_by(lease: &Lease, me: &str) -> bool {
     lease.spec.as_ref().and_then(holder) == Some(me)
 }
 
+/// When it was renewed last, in microseconds: the API keeps no more.
+pub fn renewed(lease: &Lease) -> Option<i64> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
+}
+
 /// A lease that is new.
 pub fn create(namespace: &str, name: &str, me: &str, now: Timestamp) -> Lease {
     let metadata =
