@@ -90,10 +90,13 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         };
         let seen = observe(ctx, &rollout);
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
-        let watches_changed = ctx.follow(&rollout, &plan.need);
         let urgent = plan.order == Order::TrafficFirst;
         let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await;
+        let mut watches_changed = false;
         if applied.is_ok() {
+            // Only for an intent that is on record: else the next plan, made from what is stored, would ask for what was
+            // asked before, and the two would take turns for as long as nothing can be written.
+            watches_changed = ctx.follow(&rollout, &plan.need);
             ctx.metrics.show(&rollout, &plan.status, Instant::now());
         }
         let uid = &rollout.metadata.uid;
