@@ -143,14 +143,11 @@ impl Turn<'_> {
                 let patch = requests::remove_act(&self.rollout, annotation, value);
                 self.meta(Call::new("remove_act").tested(), patch).await
             }
-            Action::WriteIngress(want) => match self.write_ingress(want).await {
-                Err(error) if !want.required => {
-                    tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
-                        "this Ingress could not be written; what comes next does not wait for it");
-                    Ok(())
-                }
-                result => result,
-            },
+            Action::WriteIngress(want) if want.required => self.write_ingress(want).await,
+            Action::WriteIngress(want) => {
+                self.try_ingress(want).await;
+                Ok(())
+            }
             Action::DeleteIngress { name, uid, urgent } => self.delete_ingress(name, uid, *urgent).await,
             Action::SwitchBackend { ingress, resource_version, paths } => {
                 self.switch(ingress, resource_version.as_deref(), paths).await
@@ -258,6 +255,24 @@ impl Turn<'_> {
             self.call(Call::traffic("replace_ingress"), api.replace(&want.name, &params, &object)).await
         };
         self.took_ingress(&want.name, result).await
+    }
+
+    /// Writes an Ingress that spares requests and that nothing waits for: once more if it was refused, since going on
+    /// without it loses some. Who got no answer has waited long enough.
+    async fn try_ingress(&mut self, want: &IngressWant) {
+        let Err(mut error) = self.write_ingress(want).await else { return };
+        if !matches!(error, Error::Deadline { .. } | Error::NotLeader { .. }) {
+            let seen = self.ctx.stores.ingresses.get(&self.namespace, &want.name);
+            let known = seen.found().filter(|seen| want.replaces.as_ref().is_some_and(|(uid, _)| *uid == seen.uid));
+            let replaces = known.map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
+            let again = IngressWant { replaces: replaces.or_else(|| want.replaces.clone()), ..want.clone() };
+            match self.write_ingress(&again).await {
+                Ok(()) => return,
+                Err(second) => error = second,
+            }
+        }
+        tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
+            "this Ingress could not be written; what comes next does not wait for it");
     }
 
     async fn switch(&mut self, name: &str, version: Option<&str>, paths: &[PathSwitch]) -> Result<(), Error> {
