@@ -66,6 +66,14 @@ fn conflict(drift: &Drift, times: usize) -> String {
     )
 }
 
+/// Who switched the backend of `ingress`, as far as that can be told: its last writer.
+pub fn switcher(ingress: &IngressSeen) -> &str {
+    if ingress.managers.first().is_some_and(|name| name == MANAGER_TRAFFIC) {
+        return "the operator itself, which went back and could not put the cause on record,";
+    }
+    manager(ingress)
+}
+
 /// Who wrote `ingress` last, besides us.
 pub fn manager(ingress: &IngressSeen) -> &str {
     ingress.managers.iter().map(String::as_str).find(|name| *name != MANAGER_TRAFFIC).unwrap_or("somebody")

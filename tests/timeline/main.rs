@@ -332,6 +332,21 @@ fn a_rollback_that_is_asked_for_does_not_wait_for_the_last_pod() {
 }
 
 #[test]
+fn a_way_back_that_could_not_be_recorded_is_blamed_on_nobody_else() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(10);
+    // the write of the traffic went through, that of the status did not, and what was judged is forgotten
+    let main = world.main();
+    main.paths[0].service = Some("bot-blue".into());
+    main.managers.insert(0, names::MANAGER_TRAFFIC.into());
+    world.settle();
+    assert_eq!(world.attempt().cause, Some(Cause::ExternalSwitch));
+    assert!(world.message().starts_with("the operator itself, which went back"), "{}", world.message());
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
 fn a_switch_back_by_hand_in_the_buffer_sticks_with_any_ready_pod() {
     let mut world = world();
     world.run_to("the buffer", buffering);

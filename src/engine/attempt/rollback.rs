@@ -170,7 +170,7 @@ pub fn external_switch(scene: Scene<'_>, draft: &mut Draft, changed: &IngressSee
     let others = if scene.rollout.ingresses.len() > 1 { ", the other Ingresses follow" } else { "" };
     let message = format!(
         "{} switched the backend of Ingress {} to {color}; that is accepted{others}, and {} stays up as it is",
-        drift::manager(changed),
+        drift::switcher(changed),
         changed.name,
         color.other()
     );
