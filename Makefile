@@ -35,6 +35,22 @@ lint: ## formatting, clippy with warnings as errors, and cargo-deny (licenses, b
 test: ## all tests: engine, real API server, real cluster under load, demo; prints the time of each part
 	hack/test
 
+.PHONY: test-faults
+test-faults: ## every single fault at every place of a simulated rollout (part of `make test`; no cluster; tests/README.md)
+	hack/test-faults
+
+.PHONY: test-faults-pairs
+test-faults-pairs: ## pairs of faults; goes on where it was ended (FAULTS_SECONDS=600 ends it, FAULTS_SCENARIO=promotion narrows it)
+	hack/test-faults pairs
+
+.PHONY: test-faults-random
+test-faults-random: ## 100,000 random schedules of three to eight faults (FAULTS_RUNS=, FAULTS_SECONDS=); goes on where it was ended
+	hack/test-faults random
+
+.PHONY: test-faults-replay
+test-faults-replay: ## replay one run, with all that happened: RUN='promotion w7=lost-reply'
+	@RUN='$(RUN)' hack/test-faults replay
+
 .PHONY: bench
 bench: ## measure how gates judge, and the operator on the local cluster (PART=judgement or PART=cluster: one of them)
 	hack/bench $(PART)

@@ -9,6 +9,8 @@ use kube::{Api, Client, Config};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tower::BoxError;
 
 use super::apply::Refusals;
 use super::clock::Clock;
@@ -28,6 +30,9 @@ use crate::ops::{shutdown, telemetry};
 
 const CONNECT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(3);
+/// An answer to a list, or to the start of a watch, has begun by then: else it is asked for again. Without it a server that
+/// takes a request and never answers would hold up a rollout for ever.
+const BEGINNING: Duration = Duration::from_secs(15);
 const CRD_RETRY: Duration = Duration::from_secs(2);
 
 /// What the shell is started with; a simulation makes its own.
@@ -71,12 +76,13 @@ impl Parts {
     pub fn new(settings: Settings) -> Self {
         let (triggers, queue) = Triggers::new();
         let metrics = settings.metrics;
-        let (notes, publisher) = notes::queue(settings.reads.clone(), &settings.identity, &metrics);
+        let reads = impatient(settings.reads);
+        let (notes, publisher) = notes::queue(reads.clone(), &settings.identity, &metrics);
         let ctx = Context {
             refusals: Refusals::default(),
-            dynamic: Dynamic::new(settings.reads.clone(), triggers.clone(), Arc::clone(&metrics)),
+            dynamic: Dynamic::new(reads.clone(), triggers.clone(), Arc::clone(&metrics)),
             pollers: Pollers::new(settings.sources, settings.clock, triggers.clone(), Arc::clone(&metrics)),
-            reads: settings.reads,
+            reads,
             writes: settings.writes,
             clock: settings.clock,
             settle: settings.settle,
@@ -93,13 +99,12 @@ impl Parts {
         Self { ctx: Arc::new(ctx), queue, publisher, scopes, concurrency }
     }
 
-    /// Runs until `stop`; what is being written then is written to its end.
+    /// Runs until `stop`; what is being written then is written to its end. Whoever drops this ends all of it.
     pub async fn run(self, stop: CancellationToken) {
-        let publishing = tokio::spawn(self.publisher.run());
-        let watching = tokio::spawn(watches::run(Arc::clone(&self.ctx), self.scopes));
+        let _publishing = AbortOnDropHandle::new(tokio::spawn(self.publisher.run()));
+        let watching = watches::run(Arc::clone(&self.ctx), self.scopes);
+        let _watching = AbortOnDropHandle::new(tokio::spawn(watching));
         controller::run(self.ctx, self.queue, self.concurrency, stop).await;
-        watching.abort();
-        publishing.abort();
     }
 }
 
@@ -151,8 +156,8 @@ pub async fn run(args: RunArgs) -> Result<(), String> {
     result
 }
 
-/// Runs all parts, and the election beside them.
-async fn lead(parts: Parts, elector: Option<Elector>, stop: &CancellationToken) -> Result<(), String> {
+/// Runs all parts, and the election beside them; a simulation begins here.
+pub async fn lead(parts: Parts, elector: Option<Elector>, stop: &CancellationToken) -> Result<(), String> {
     let ctx = Arc::clone(&parts.ctx);
     let working = async {
         parts.run(stop.clone()).await;
@@ -191,6 +196,19 @@ fn clients(mut config: Config) -> Result<(Client, Client), String> {
     config.read_timeout = Some(ANSWER);
     config.write_timeout = Some(ANSWER);
     Ok((reads, client(&config)?))
+}
+
+/// The same client, for which a request fails whose answer has not begun in time.
+fn impatient(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move {
+            let answer = tokio::time::timeout(BEGINNING, client.send(request)).await;
+            answer.map_err(BoxError::from)?.map_err(BoxError::from)
+        }
+    });
+    Client::new(service, namespace)
 }
 
 /// Waits until the API server serves our resource. Gives false if it was stopped before.

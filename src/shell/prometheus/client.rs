@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_http_query::response::{Data, PromqlResult};
+use futures::future::BoxFuture;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Request, Response, Url};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
@@ -62,6 +65,17 @@ fn http(secure: bool) -> Result<reqwest::Client, String> {
     })
 }
 
+/// How a request comes to a source: over the network, or in a simulation to what stands for it. No answer has no reason:
+/// the words of an error may hold the URL.
+pub type Transport = Arc<dyn Fn(Request) -> BoxFuture<'static, Option<Response>> + Send + Sync>;
+
+fn network(client: reqwest::Client) -> Transport {
+    Arc::new(move |request| {
+        let answer = client.execute(request);
+        Box::pin(async { answer.await.ok() })
+    })
+}
+
 /// The metrics sources by name.
 #[derive(Clone, Default)]
 pub struct Sources(BTreeMap<String, Source>);
@@ -82,11 +96,21 @@ impl Sources {
                 return Err(format!("metric source {name}: its URL must begin with http:// or https://"));
             }
             let http = http(url.starts_with("https://")).map_err(|error| format!("metric source {name}: {error}"))?;
-            let client = prometheus_http_query::Client::from(http, url)
-                .map_err(|_| format!("metric source {name}: its URL cannot be read"))?;
-            sources.insert(name.clone(), Source(client, Arc::new(Semaphore::new(AT_ONCE))));
+            let source = Source::new(url, network(http));
+            sources
+                .insert(name.clone(), source.ok_or_else(|| format!("metric source {name}: its URL cannot be read"))?);
         }
         Ok(Self(sources))
+    }
+
+    /// One source, `default`, at the other end of `transport`.
+    pub fn simulated(transport: Transport) -> Self {
+        Self(
+            Source::new("http://simulated", transport)
+                .map(|source| ("default".to_owned(), source))
+                .into_iter()
+                .collect(),
+        )
     }
 
     /// The source of that name.
@@ -100,7 +124,12 @@ impl Sources {
 
 /// One metrics source.
 #[derive(Clone)]
-pub struct Source(prometheus_http_query::Client, Arc<Semaphore>);
+pub struct Source {
+    /// Its path ends with a slash.
+    base: Url,
+    transport: Transport,
+    permits: Arc<Semaphore>,
+}
 
 #[derive(Deserialize)]
 struct Envelope {
@@ -123,6 +152,20 @@ fn ended(selector: &str) -> Cow<'_, str> {
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
 enum Ranges {
     Matrix(Vec<Range>),
+}
+
+/// What may come where one number is wanted.
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Numbers {
+    Scalar((f64, String)),
+    Vector(Vec<Number>),
+    Matrix(IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct Number {
+    value: (f64, String),
 }
 
 #[derive(Deserialize)]
@@ -191,6 +234,30 @@ struct Described {
 }
 
 impl Source {
+    fn new(url: &str, transport: Transport) -> Option<Self> {
+        let mut base = Url::parse(url).ok()?;
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        Some(Self { base, transport, permits: Arc::new(Semaphore::new(AT_ONCE)) })
+    }
+
+    /// A request with `fields`: as a form, or as a query if it only gets.
+    fn request(&self, method: Method, path: &str, fields: &[(&str, &str)]) -> Option<Request> {
+        let mut url = self.base.join(path).ok()?;
+        url.query_pairs_mut().extend_pairs(fields);
+        if method == Method::GET {
+            return Some(Request::new(method, url));
+        }
+        let form = url.query().unwrap_or_default().to_owned();
+        url.set_query(None);
+        let mut request = Request::new(method, url);
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+        *request.body_mut() = Some(form.into());
+        Some(request)
+    }
+
     /// The raw samples of `selector` in the `seconds` before `end` (unix time; now if there is none).
     pub async fn samples(&self, selector: &str, seconds: u64, end: Option<f64>) -> Result<Vec<Series>, Trouble> {
         let data = self.ask(&format!("{}[{seconds}s]", ended(selector)), end).await?;
@@ -218,10 +285,9 @@ impl Source {
 
     /// What is wrong with counting `metric`, by what the source knows of it. Sources that know nothing are believed.
     pub async fn not_a_counter(&self, metric: &str) -> Option<Trouble> {
-        let url = self.0.base_url().join("api/v1/metadata").ok()?;
-        let request = self.0.inner().get(url).query(&[("metric", metric)]);
+        let request = self.request(Method::GET, "api/v1/metadata", &[("metric", metric)])?;
         let answer = async {
-            let body = read(request.send().await.ok()?).await.ok()?;
+            let body = read((self.transport)(request).await?).await.ok()?;
             serde_json::from_slice::<Envelope>(&body).ok()?.data
         };
         let data = tokio::time::timeout(DEADLINE, answer).await.ok()??;
@@ -238,16 +304,18 @@ impl Source {
     /// The one number that `query` gives.
     pub async fn value(&self, query: &str) -> Result<f64, Trouble> {
         let invalid = |text: &str| Trouble(Reason::InvalidData, text.to_owned());
-        let value = match parse(&self.ask(query, None).await?) {
-            Some(Data::Scalar(sample)) => sample.value(),
-            Some(Data::Vector(all)) => match all.as_slice() {
+        let data = self.ask(query, None).await?;
+        let text = match serde_json::from_str::<Numbers>(data.get()) {
+            Ok(Numbers::Scalar((_, text))) => text,
+            Ok(Numbers::Vector(all)) => match all.as_slice() {
                 [] => return Err(Trouble(Reason::NoData, "the query gives no series".to_owned())),
-                [one] => one.sample().value(),
+                [one] => one.value.1.clone(),
                 many => return Err(invalid(&format!("the query gives {} series, not one", many.len()))),
             },
-            Some(Data::Matrix(_)) => return Err(invalid("the query gives a range of samples, not one number")),
-            None => return Err(invalid("the query gives no number")),
+            Ok(Numbers::Matrix(_)) => return Err(invalid("the query gives a range of samples, not one number")),
+            Err(_) => return Err(invalid("the query gives no number")),
         };
+        let Ok(value) = text.parse::<f64>() else { return Err(invalid("the query gives no number")) };
         if value.is_nan() {
             return Err(Trouble(
                 Reason::NoTraffic,
@@ -259,14 +327,14 @@ impl Source {
 
     async fn ask(&self, query: &str, at: Option<f64>) -> Result<Box<RawValue>, Trouble> {
         // No more at once than fit into memory, of each source by itself: one that hangs holds up nobody else.
-        let _permit = self.1.acquire().await;
-        let request = self.0.query(query).timeout(DEADLINE.as_millis() as i64);
-        let request = match at {
-            Some(at) => request.query("time", at).post_raw(),
-            None => request.post_raw(),
-        };
+        let _permit = self.permits.acquire().await;
+        let (timeout, at) = (format!("{}ms", DEADLINE.as_millis()), at.map(|at| at.to_string()));
+        let mut fields = vec![("query", query), ("timeout", &timeout)];
+        fields.extend(at.as_deref().map(|at| ("time", at)));
+        let unreachable = || failed("the metrics source cannot be reached");
+        let request = self.request(Method::POST, "api/v1/query", &fields).ok_or_else(unreachable)?;
         let answer = async {
-            let response = request.await.map_err(|_| failed("the metrics source cannot be reached"))?;
+            let response = (self.transport)(request).await.ok_or_else(unreachable)?;
             let code = response.status();
             let body = read(response).await?;
             let Ok(envelope) = serde_json::from_slice::<Envelope>(&body) else {
@@ -282,7 +350,7 @@ impl Source {
     }
 }
 
-async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Trouble> {
+async fn read(mut response: Response) -> Result<Vec<u8>, Trouble> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| failed("the answer of the metrics source broke off"))? {
         if body.len() + chunk.len() > LARGEST {
@@ -291,8 +359,4 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Trouble> {
         body.extend_from_slice(&chunk);
     }
     Ok(body)
-}
-
-fn parse(data: &RawValue) -> Option<Data> {
-    serde_json::from_str::<PromqlResult>(data.get()).ok().map(|result| result.into_inner().0)
 }

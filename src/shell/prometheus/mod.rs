@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future;
 use tokio::task::JoinHandle;
 
-pub use client::{Source, Sources, Trouble};
+pub use client::{Source, Sources, Transport, Trouble};
 pub use window::{Fetched, Window};
 
 use super::clock::Clock;

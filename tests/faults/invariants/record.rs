@@ -1,0 +1,173 @@
+//! What is on record when something is done: S3, S4, S5, S6, S12, S13.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use modelrollout::api::reasons::{Cause, Step};
+use modelrollout::api::{Attempt, Color, ModelRollout};
+
+use super::Invariants;
+
+/// What is remembered of earlier records.
+#[derive(Default)]
+pub struct Record {
+    /// End of the buffer, by attempt, and by what setting.
+    buffers: BTreeMap<i64, (String, Option<Time>)>,
+    /// Answers that the target gave since the clock of the newest stage started.
+    pub answers: BTreeMap<(i64, i32), u64>,
+    /// Start of each stage's clock.
+    clocks: BTreeMap<(i64, i32), Time>,
+    /// Revisions that failed and that nobody asked for again.
+    failed: BTreeSet<String>,
+    /// What was asked for since.
+    generation: Option<i64>,
+    /// Good answers of Prometheus before the newest stage began.
+    answers_before: u64,
+}
+
+impl Invariants {
+    /// A raise of the target's share goes on from what is on record.
+    pub fn scheduled(&mut self, attempt: &Attempt, color: Color, (was, is): (i32, i32), now: u64) {
+        let Some(rollout) = self.rollout.clone() else { return };
+        let by_hand = attempt.manual_weight.is_some() || attempt.promote_requested || attempt.restore.is_some();
+        if is > attempt.weight_intended && !by_hand && attempt.step == Step::Stage {
+            self.broken("S5", now, format!("{color} gets {is} %, intended are {} %", attempt.weight_intended));
+        }
+        let scheduled = rollout.spec.stages.iter().any(|stage| stage.weight == is);
+        // the switch of a half-done promotion, or of one whose last stage is 100
+        let switch = is == 100 && matches!(attempt.step, Step::Promoting | Step::Buffering);
+        if !(scheduled || switch || by_hand || self.disturbed) {
+            self.broken("S4", now, format!("{color} goes from {was} to {is} %, which is in no stage"));
+        }
+        if self.record.failed.contains(&attempt.revision) {
+            self.broken("S12", now, format!("{color} gets {is} % with the revision that failed"));
+        }
+    }
+
+    /// S3: the old color stays until the end of its buffer.
+    pub fn scaled_down(&mut self, color: Color, now: u64) {
+        let Some(status) = self.rollout.as_ref().and_then(|rollout| rollout.status.clone()) else { return };
+        let Some(attempt) = status.attempt else { return };
+        if attempt.open && color == attempt.from && attempt.step != Step::Buffering {
+            self.broken("S3", now, format!("{color}, which serves, is scaled down in {:?}", attempt.step));
+        }
+        let ends = attempt.buffer_ends_at.map(|time| time.0.as_millisecond());
+        let time = i64::try_from(now).unwrap_or(0) + crate::names::BASE_MS;
+        if color == attempt.from && attempt.open && ends.is_some_and(|ends| ends > time) && !self.disturbed {
+            self.broken("S3", now, format!("{color} is scaled down before the end of its buffer"));
+        }
+    }
+
+    /// The rollout was written, by the operator or by a user.
+    pub fn recorded(&mut self, old: Option<&ModelRollout>, ours: bool, now: u64) {
+        let Some(rollout) = self.rollout.clone() else { return };
+        if rollout.metadata.generation != self.record.generation {
+            self.record.generation = rollout.metadata.generation;
+            // another spec is asked for: what failed may be tried as the engine's own rules say
+            if old.is_some_and(|old| old.spec.target != rollout.spec.target) {
+                self.record.failed.clear();
+            }
+        }
+        let was = old.and_then(|old| old.status.clone()).unwrap_or_default();
+        let is = rollout.status.clone().unwrap_or_default();
+        let acts =
+            |rollout: Option<&ModelRollout>| rollout.and_then(|it| it.metadata.annotations.clone()).unwrap_or_default();
+        if acts(Some(&rollout)).contains_key("modelrollout.dev/retry") {
+            self.record.failed.clear();
+        }
+        if !ours {
+            return;
+        }
+        let Some(attempt) = is.attempt else { return };
+        let before = was.attempt.filter(|before| before.id == attempt.id);
+        self.buffer(&rollout, &attempt, now);
+        self.clock(&attempt, before.as_ref(), now);
+        let next = before.as_ref().is_some_and(|before| before.open && attempt.stage_index > before.stage_index);
+        if next && let Some(before) = &before {
+            let skipped = attempt.stage_index - before.stage_index > 1;
+            let waived = |stage: i32| attempt.waived_stage == Some(stage) || before.waived_stage == Some(stage);
+            let by_hand = attempt.promote_requested || before.promote_requested || waived(before.stage_index);
+            let edited = old.is_some_and(|old| old.spec.stages != rollout.spec.stages) || self.disturbed;
+            if skipped && !by_hand && !edited {
+                self.broken("S4", now, format!("from stage {} to {}", before.stage_index + 1, attempt.stage_index + 1));
+            }
+            let needed = rollout
+                .spec
+                .gates
+                .iter()
+                .filter(|gate| gate.error_rate.is_some())
+                .filter_map(|gate| gate.min_samples)
+                .max();
+            let answers = self.record.answers.get(&(before.id, before.stage_index)).copied().unwrap_or(0);
+            if let Some(needed) = needed.filter(|needed| answers < u64::try_from(*needed).unwrap_or(0) && !by_hand) {
+                self.broken("S5", now, format!("the next stage begins after {answers} answers, {needed} are needed"));
+            }
+            if !rollout.spec.gates.is_empty() && !by_hand && self.good_answers <= self.record.answers_before {
+                self.broken("S6", now, "the next stage begins, and Prometheus gave no answer in the last one");
+            }
+        }
+        if next || before.is_none() {
+            self.record.answers_before = self.good_answers;
+        }
+        self.left(&attempt, before.as_ref(), now);
+    }
+
+    /// The target has answered a request.
+    pub fn counted(&mut self, color: Color, started: u64) {
+        let Some(attempt) = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.clone()) else {
+            return;
+        };
+        let clock = attempt.stage_started_at.map(|time| time.0.as_millisecond() - crate::names::BASE_MS);
+        if attempt.to == color && clock.is_some_and(|clock| i64::try_from(started).unwrap_or(0) >= clock) {
+            *self.record.answers.entry((attempt.id, attempt.stage_index)).or_default() += 1;
+        }
+    }
+
+    /// S3: the end of a buffer is stored once.
+    fn buffer(&mut self, rollout: &ModelRollout, attempt: &Attempt, now: u64) {
+        let setting = format!("{:?}", rollout.spec.rollback.buffer);
+        let known = self.record.buffers.entry(attempt.id).or_insert_with(|| (setting.clone(), None));
+        let earlier = known.1.as_ref().zip(attempt.buffer_ends_at.as_ref()).is_some_and(|(was, is)| is.0 < was.0);
+        let same = known.0 == setting;
+        *known = (setting, attempt.buffer_ends_at.clone());
+        if earlier && same && attempt.open {
+            self.broken("S3", now, "the end of the buffer moves to an earlier moment");
+        }
+    }
+
+    /// L3: the clock of a stage starts once, whoever goes on with it.
+    fn clock(&mut self, attempt: &Attempt, before: Option<&Attempt>, now: u64) {
+        let (Some(started), Step::Stage) = (&attempt.stage_started_at, attempt.step) else { return };
+        let stage = (attempt.id, attempt.stage_index);
+        let void = before.is_some_and(|before| {
+            before.gates_hash != attempt.gates_hash || before.manual_weight != attempt.manual_weight
+        });
+        // a clock that was only intended starts when the share is there
+        if *self.share().of(attempt.to) != attempt.weight_intended {
+            return;
+        }
+        let known = self.record.clocks.insert(stage, started.clone());
+        if known.is_some_and(|known| known != *started) && !void && !self.disturbed {
+            self.broken("L3", now, format!("the clock of stage {} starts again", attempt.stage_index + 1));
+        }
+    }
+
+    /// S12: who failed has no share any more when that is on record, and is remembered.
+    fn left(&mut self, attempt: &Attempt, before: Option<&Attempt>, now: u64) {
+        let going_back =
+            |attempt: &Attempt| attempt.step == Step::RollingBack || (!attempt.open && attempt.cause.is_some());
+        if !going_back(attempt) || before.is_some_and(going_back) {
+            return;
+        }
+        let share = *self.share().of(attempt.to);
+        let ready = *self.ready_now().of(attempt.from);
+        let switched = attempt.cause == Some(Cause::ExternalSwitch);
+        if share > 0 && ready > 0 && !switched && !self.rival {
+            let cause = attempt.cause;
+            self.broken("S12", now, format!("{:?} is on record and {} still has {share} %", cause, attempt.to));
+        }
+        if attempt.cause != Some(Cause::RevisionChanged) {
+            self.record.failed.insert(attempt.revision.clone());
+        }
+    }
+}

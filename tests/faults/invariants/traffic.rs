@@ -1,0 +1,166 @@
+//! Where traffic goes: S1, S2, S4, S10, S14, and what users meet.
+
+use modelrollout::api::{Color, names};
+use modelrollout::engine::readiness;
+use modelrollout_simapi::actors::users::Finished;
+use modelrollout_simapi::client::Call;
+use modelrollout_simapi::server::{Change, Server};
+use serde_json::Value;
+
+use super::{Invariants, Pair, color_of, objects, text};
+use crate::names::{NAME, SETTLE_MS, is_main};
+
+/// A watch brings news within this, in milliseconds: what was true so recently may be acted on.
+const FRESH: u64 = 250;
+/// The same when a fault keeps news away: a watch that is silent is given up after 35 seconds.
+const BLIND: u64 = 66_000;
+
+impl Invariants {
+    /// The number of ready endpoints changes.
+    pub fn endpoints(&mut self, server: &Server, now: u64) {
+        let mut ready = Pair::default();
+        for slice in objects(server, "discovery.k8s.io/v1/endpointslices") {
+            let Some(color) = color_of(text(&slice, "/metadata/labels/kubernetes.io~1service-name")) else { continue };
+            let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+            let count = endpoints.filter(|one| one["conditions"]["ready"] == true).count() as i32;
+            *of_mut(&mut ready, color) += count;
+        }
+        self.ready.push((now, ready));
+    }
+
+    /// The most ready endpoints that the operator may believe in.
+    fn believable(&self, color: Color, now: u64) -> i32 {
+        let span = if self.blind { BLIND } else { FRESH };
+        let since = now.saturating_sub(span);
+        let recent = self.ready.iter().enumerate().filter(|(index, _)| {
+            // what was replaced after `since` was still true then
+            self.ready.get(index + 1).is_none_or(|next| next.0 >= since)
+        });
+        recent.map(|(_, one)| *one.1.of(color)).max().unwrap_or(0)
+    }
+
+    /// An Ingress was written.
+    pub fn moved(&mut self, operator: Option<&Call>, server: &Server, now: u64) {
+        let before = self.share();
+        let after = shares(server);
+        self.weights.push((now, after));
+        if operator.is_none() {
+            return;
+        }
+        let canaries = objects(server, "networking.k8s.io/v1/ingresses").iter().filter(|one| is_canary(one)).count();
+        if canaries > 1 {
+            self.broken("S4", now, format!("{canaries} canary Ingresses"));
+        }
+        for color in [Color::Blue, Color::Green] {
+            let (was, is) = (*before.of(color), *after.of(color));
+            if is > was {
+                self.raised(color, was, is, now);
+            }
+        }
+    }
+
+    fn raised(&mut self, color: Color, was: i32, is: i32, now: u64) {
+        let Some(status) = self.rollout.as_ref().and_then(|rollout| rollout.status.clone()) else {
+            return self.broken("S5", now, format!("{color} gets {is} % and nothing is on record"));
+        };
+        let attempt = status.attempt.as_ref();
+        let believed = self.believable(color, now);
+        let (upward, needed) = match attempt.filter(|attempt| attempt.to == color && attempt.open) {
+            Some(attempt) => (true, readiness::needed(is, attempt.active_replicas)),
+            None => (false, 1),
+        };
+        let restoring = attempt.is_some_and(|attempt| attempt.restore.is_some());
+        if believed < if restoring { 1 } else { needed } {
+            self.broken("S1", now, format!("{color} gets {is} % with {believed} ready endpoints, {needed} are needed"));
+        }
+        if upward && let Some(attempt) = attempt {
+            self.scheduled(attempt, color, (was, is), now);
+        }
+    }
+
+    /// Deployment was written by the operator: only its replicas, and never those of a color that serves.
+    pub fn scaled(&mut self, change: &Change, now: u64) {
+        let Some(old) = &change.old else { return };
+        let replicas = |object: &Value| object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+        let (was, is) = (replicas(old), replicas(&change.new));
+        let Some(color) = color_of(&change.name).filter(|_| is < was) else { return };
+        let (asked, in_force) = (*self.share().of(color), *self.in_force.of(color));
+        if asked > 0 || in_force > 0.0 {
+            let text =
+                format!("{color} is scaled from {was} to {is} with {asked} % asked for and {in_force} % in force");
+            self.broken("S2", now, text);
+        }
+        self.scaled_down(color, now);
+    }
+
+    /// O5: users never fail because of us, and are answered by a color that has, or just had, a share.
+    pub fn answered(&mut self, request: &Finished, now: u64) {
+        let (kind, began) = (request.kind, request.started_ms);
+        if request.outcome.is_lost() {
+            self.broken("O5", now, format!("{kind:?} of {began} ms: {:?}, {}", request.outcome, request.why));
+        }
+        let Some(color) = color_of(&request.service) else { return };
+        if request.is_counted() {
+            self.counted(color, began);
+        }
+        // a controller that is late breaks no promise of ours: the settle time is what we count on, not what we ask of it
+        let since = began.saturating_sub(2 * SETTLE_MS);
+        let mut recent = self
+            .weights
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| self.weights.get(index + 1).is_none_or(|next| next.0 >= since));
+        let had_share = recent.any(|(_, one)| *one.1.of(color) > 0);
+        // In the middle of a reload the workers of ingress-nginx ask the outgoing Service, which is kept for that: only who
+        // is on trial must never answer without a share.
+        let attempt = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.as_ref());
+        let on_trial = attempt.is_none_or(|attempt| attempt.to == color);
+        if !had_share && on_trial && !self.named_users() {
+            self.broken("O5", now, format!("{color} answered {kind:?} of {began} ms without a share"));
+        }
+    }
+
+    fn named_users(&self) -> bool {
+        let stages = self.rollout.iter().flat_map(|rollout| &rollout.spec.stages);
+        stages.into_iter().any(|stage| stage.users.is_some())
+    }
+}
+
+fn of_mut<T>(pair: &mut Pair<T>, color: Color) -> &mut T {
+    match color {
+        Color::Blue => &mut pair.blue,
+        Color::Green => &mut pair.green,
+    }
+}
+
+fn is_canary(ingress: &Value) -> bool {
+    ingress["metadata"]["annotations"][names::NGINX_CANARY] == "true"
+}
+
+/// The shares that the Ingresses ask for: of a half-done switch, each color that a backend names has all.
+fn shares(server: &Server) -> Pair<i32> {
+    let mut shares = Pair::default();
+    for ingress in objects(server, "networking.k8s.io/v1/ingresses") {
+        let name = text(&ingress, "/metadata/name");
+        let rules = ingress["spec"]["rules"].as_array().into_iter().flatten();
+        let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
+        let services = paths.filter_map(|path| color_of(text(path, "/backend/service/name")));
+        if is_main(name) {
+            services.for_each(|color| *of_mut(&mut shares, color) = 100);
+        }
+    }
+    if let Some(canary) =
+        server.get("networking.k8s.io/v1/ingresses", crate::names::NAMESPACE, &names::canary_name(NAME))
+    {
+        let to = color_of(text(&canary, "/spec/rules/0/http/paths/0/backend/service/name"));
+        let weight: i32 = canary["metadata"]["annotations"][names::NGINX_CANARY_WEIGHT]
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        if let Some(to) = to.filter(|to| *shares.of(*to) == 0 && is_canary(&canary)) {
+            *of_mut(&mut shares, to) = weight;
+            *of_mut(&mut shares, to.other()) = 100 - weight;
+        }
+    }
+    shares
+}

@@ -1,0 +1,158 @@
+//! The long searches: all pairs of a bounded set, and random schedules. Both go on where they were ended.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use modelrollout_simapi::actors::random::Random;
+
+use crate::ALL;
+use crate::fault::{Class, Fault, Kind};
+use crate::search::{Reference, Report, SEED, references, search};
+
+/// So many runs are one step of the record of what is done.
+const STEP: usize = 500;
+
+/// What is done of a search, in a file: the number of each step, and what was found.
+struct Progress {
+    file: PathBuf,
+    done: BTreeSet<usize>,
+}
+
+impl Progress {
+    fn open(name: &str, count: usize) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/faults");
+        fs::create_dir_all(&folder).unwrap();
+        // another number of runs is another search
+        let file = folder.join(format!("{name}-{count}.txt"));
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let done = text.lines().filter_map(|line| line.strip_prefix("done ")?.parse().ok()).collect();
+        Self { file, done }
+    }
+
+    fn add(&self, line: &str) {
+        let mut file = File::options().create(true).append(true).open(&self.file).unwrap();
+        writeln!(file, "{line}").unwrap();
+    }
+}
+
+/// Makes all runs that are not done yet, for as long as `FAULTS_SECONDS` say; prints what was found.
+fn work<'a>(
+    name: &str,
+    references: &'a [Reference],
+    count: usize,
+    job: impl Fn(usize) -> (&'a Reference, Vec<Fault>, u64) + Sync,
+) {
+    let progress = Mutex::new(Progress::open(name, count));
+    let seconds = std::env::var("FAULTS_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
+    let began = std::time::Instant::now();
+    let steps = count.div_ceil(STEP);
+    let mut all = Report::default();
+    for step in 0..steps {
+        if progress.lock().unwrap().done.contains(&step) {
+            continue;
+        }
+        if seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
+            break;
+        }
+        let from = step * STEP;
+        let report = search(references, STEP.min(count - from), |index| job(from + index), |_| {});
+        let progress = progress.lock().unwrap();
+        for (line, violations) in &report.broken {
+            progress.add(&format!(
+                "broken {line} # {}",
+                violations.iter().map(|one| one.rule).collect::<Vec<_>>().join(" ")
+            ));
+        }
+        progress.add(&format!("done {step}"));
+        all.runs += report.runs;
+        all.requests += report.requests;
+        all.seconds += report.seconds;
+        all.hours += report.hours;
+        report.faults.iter().for_each(|(word, count)| *all.faults.entry(word).or_default() += count);
+        all.broken.extend(report.broken);
+    }
+    let record = fs::read_to_string(&progress.lock().unwrap().file).unwrap_or_default();
+    let (done, broken) = (
+        record.lines().filter(|line| line.starts_with("done ")),
+        record.lines().filter(|line| line.starts_with("broken ")),
+    );
+    let (done, broken): (usize, Vec<&str>) = (done.count(), broken.collect());
+    println!(
+        "{name}: {} of {count} runs are done, {} of them with a violation\n{}",
+        (done * STEP).min(count),
+        broken.len(),
+        all.text()
+    );
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// T2, pairs: each fault of a write in all scenarios that `FAULTS_SCENARIO` names, with each later fault of a write, and
+/// with the plainest of each event and each query.
+#[test]
+#[ignore = "takes long: make test-faults-pairs"]
+fn pairs() {
+    use Kind::*;
+    let first = [
+        CrashBefore,
+        CrashAfter,
+        CrashAfter5,
+        LostReply,
+        CutReply,
+        Conflict,
+        Internal,
+        Outage30,
+        HangApplied,
+        Deleted,
+        Slow,
+        Rival,
+    ];
+    let event = [Stale5, Skip, Cut, Silence];
+    let query = [SourceRefused, Empty];
+    let references = references(SEED);
+    let of = |reference: &Reference, class: Class, kinds: &[Kind]| -> Vec<Fault> {
+        let places = reference.places(class);
+        places.into_iter().flat_map(|at| kinds.iter().map(move |kind| Fault { at, kind: *kind })).collect()
+    };
+    let mut pairs: Vec<(usize, Fault, Fault)> = Vec::new();
+    for (index, reference) in references.iter().enumerate() {
+        let writes = of(reference, Class::Write, &first);
+        let others = [of(reference, Class::Event, &event), of(reference, Class::Query, &query)].concat();
+        for one in &writes {
+            let later = writes.iter().filter(|other| other.at > one.at);
+            pairs.extend(later.chain(&others).map(|other| (index, *one, *other)));
+        }
+    }
+    let scenarios = references.iter().map(|one| one.scenario.name).collect::<Vec<_>>().join("+");
+    let name = if scenarios.len() > 60 { "pairs".to_owned() } else { format!("pairs-{scenarios}") };
+    work(&name, &references, pairs.len(), |index| {
+        let (reference, one, other) = pairs[index];
+        (&references[reference], vec![one, other], SEED)
+    });
+}
+
+/// T2, random: `FAULTS_RUNS` schedules of three to eight faults each.
+#[test]
+#[ignore = "takes long: make test-faults-random"]
+fn random() {
+    let runs = std::env::var("FAULTS_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let references = references(SEED);
+    let all: Vec<Vec<Fault>> = references.iter().map(|reference| reference.singles(&ALL)).collect();
+    work("random", &references, runs, |index| {
+        let mut random = Random::new(index as u64);
+        let which = random.below(references.len() as u64) as usize;
+        let count = random.between(3, 8);
+        let mut places = BTreeSet::new();
+        let mut faults = Vec::new();
+        while faults.len() < count as usize {
+            let fault = all[which][random.below(all[which].len() as u64) as usize];
+            if places.insert(fault.at) {
+                faults.push(fault);
+            }
+        }
+        faults.sort();
+        (&references[which], faults, SEED)
+    });
+}
