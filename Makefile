@@ -36,7 +36,7 @@ test: ## all tests: engine, real API server, real cluster under load, demo; prin
 	hack/test
 
 .PHONY: test-faults
-test-faults: ## every single fault at every place of a simulated rollout (part of `make test`; no cluster; tests/README.md)
+test-faults: ## every single fault at every place of a simulated rollout (long; `make test` tries a sample; no cluster; tests/README.md)
 	hack/test-faults
 
 .PHONY: test-faults-pairs

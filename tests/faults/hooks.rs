@@ -107,7 +107,7 @@ impl Hooks {
 
     fn happen(&mut self, fault: Fault) {
         self.note(|| format!("*** {fault}"));
-        self.invariants.fault(fault.kind, self.now);
+        self.invariants.fault(fault.kind);
         self.happened.push(fault);
     }
 
@@ -160,7 +160,6 @@ impl Hooks {
                     _ => 300,
                 };
                 self.outage_until = self.now + seconds * 1000;
-                self.invariants.outage(self.outage_until);
                 status(503, "ServiceUnavailable", None)
             }
             Kind::Hang => Fate::refused(Reply::Never),

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use modelrollout_simapi::actors::random::Random;
 
 use crate::ALL;
 use crate::fault::{Class, Fault, Kind};
-use crate::search::{Reference, Report, SEED, references, search};
+use crate::search::{Reference, Report, references, search};
 
 /// So many runs are one step of the record of what is done.
 const STEP: usize = 500;
@@ -39,27 +38,21 @@ impl Progress {
 }
 
 /// Makes all runs that are not done yet, for as long as `FAULTS_SECONDS` say; prints what was found.
-fn work<'a>(
-    name: &str,
-    references: &'a [Reference],
-    count: usize,
-    job: impl Fn(usize) -> (&'a Reference, Vec<Fault>, u64) + Sync,
-) {
-    let progress = Mutex::new(Progress::open(name, count));
+fn work<'a>(name: &str, count: usize, job: impl Fn(usize) -> (&'a Reference, Vec<Fault>) + Sync) {
+    let progress = Progress::open(name, count);
     let seconds = std::env::var("FAULTS_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
     let began = std::time::Instant::now();
     let steps = count.div_ceil(STEP);
     let mut all = Report::default();
     for step in 0..steps {
-        if progress.lock().unwrap().done.contains(&step) {
+        if progress.done.contains(&step) {
             continue;
         }
         if seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds) {
             break;
         }
         let from = step * STEP;
-        let report = search(references, STEP.min(count - from), |index| job(from + index), |_| {});
-        let progress = progress.lock().unwrap();
+        let report = search(STEP.min(count - from), |index| job(from + index));
         for (line, violations) in &report.broken {
             progress.add(&format!(
                 "broken {line} # {}",
@@ -67,14 +60,9 @@ fn work<'a>(
             ));
         }
         progress.add(&format!("done {step}"));
-        all.runs += report.runs;
-        all.requests += report.requests;
-        all.seconds += report.seconds;
-        all.hours += report.hours;
-        report.faults.iter().for_each(|(word, count)| *all.faults.entry(word).or_default() += count);
-        all.broken.extend(report.broken);
+        all.add(report);
     }
-    let record = fs::read_to_string(&progress.lock().unwrap().file).unwrap_or_default();
+    let record = fs::read_to_string(&progress.file).unwrap_or_default();
     let (done, broken) = (
         record.lines().filter(|line| line.starts_with("done ")),
         record.lines().filter(|line| line.starts_with("broken ")),
@@ -111,7 +99,7 @@ fn pairs() {
     ];
     let event = [Stale5, Skip, Cut, Silence];
     let query = [SourceRefused, Empty];
-    let references = references(SEED);
+    let references = references();
     let of = |reference: &Reference, class: Class, kinds: &[Kind]| -> Vec<Fault> {
         let places = reference.places(class);
         places.into_iter().flat_map(|at| kinds.iter().map(move |kind| Fault { at, kind: *kind })).collect()
@@ -127,9 +115,9 @@ fn pairs() {
     }
     let scenarios = references.iter().map(|one| one.scenario.name).collect::<Vec<_>>().join("+");
     let name = if scenarios.len() > 60 { "pairs".to_owned() } else { format!("pairs-{scenarios}") };
-    work(&name, &references, pairs.len(), |index| {
+    work(&name, pairs.len(), |index| {
         let (reference, one, other) = pairs[index];
-        (&references[reference], vec![one, other], SEED)
+        (&references[reference], vec![one, other])
     });
 }
 
@@ -138,9 +126,9 @@ fn pairs() {
 #[ignore = "takes long: make test-faults-random"]
 fn random() {
     let runs = std::env::var("FAULTS_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
-    let references = references(SEED);
+    let references = references();
     let all: Vec<Vec<Fault>> = references.iter().map(|reference| reference.singles(&ALL)).collect();
-    work("random", &references, runs, |index| {
+    work("random", runs, |index| {
         let mut random = Random::new(index as u64);
         let which = random.below(references.len() as u64) as usize;
         let count = random.between(3, 8);
@@ -153,6 +141,6 @@ fn random() {
             }
         }
         faults.sort();
-        (&references[which], faults, SEED)
+        (&references[which], faults)
     });
 }

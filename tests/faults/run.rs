@@ -81,7 +81,7 @@ static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| {
     Mutex::new(server)
 });
 
-/// Runs `scenario` with `faults`, in paused time. `tick` is the number of the seed.
+/// Runs `scenario` with `faults`, in paused time. Delays, requests and scrapes are drawn from `seed`.
 pub fn run(scenario: &Scenario, faults: &[Fault], seed: u64, trace: bool) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");

@@ -24,8 +24,8 @@ pub struct Reference {
 
 impl Reference {
     /// Runs it undisturbed.
-    pub fn of(scenario: Scenario, seed: u64) -> Self {
-        let outcome = run(&scenario, &[], seed, false);
+    pub fn of(scenario: Scenario) -> Self {
+        let outcome = run(&scenario, &[], SEED, false);
         Self { scenario, outcome }
     }
 
@@ -51,22 +51,26 @@ impl Reference {
     }
 
     /// Runs it with faults, and compares: gives what was broken.
-    pub fn try_with(&self, faults: &[Fault], seed: u64) -> (Outcome, Vec<Violation>) {
-        let played = std::panic::catch_unwind(|| run(&self.scenario, faults, seed, false));
-        let outcome = played.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
-            Outcome { violations: vec![Violation { rule: "panic", at: 0, text }], ..Outcome::default() }
-        });
-        let mut broken = outcome.violations.clone();
-        if broken.iter().any(|one| one.rule == "panic") {
-            return (outcome, broken);
+    pub fn try_with(&self, faults: &[Fault]) -> (Outcome, Vec<Violation>) {
+        match std::panic::catch_unwind(|| run(&self.scenario, faults, SEED, false)) {
+            Ok(outcome) => {
+                let broken = self.broken(&outcome);
+                (outcome, broken)
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
+                (Outcome::default(), vec![Violation { rule: "panic", at: 0, text }])
+            }
         }
-        broken.extend(self.compare(&outcome));
-        (outcome, broken)
+    }
+
+    /// What was broken on the way, and at the end.
+    pub fn broken(&self, outcome: &Outcome) -> Vec<Violation> {
+        [outcome.violations.clone(), self.compare(outcome)].concat()
     }
 
     /// O1 and O2: the same end as undisturbed, if nobody did anything else on purpose.
-    pub fn compare(&self, outcome: &Outcome) -> Vec<Violation> {
+    fn compare(&self, outcome: &Outcome) -> Vec<Violation> {
         let mut broken = Vec::new();
         if outcome.happened.iter().any(|fault| fault.kind.changes_the_end()) {
             return broken;
@@ -107,13 +111,13 @@ pub fn line(scenario: &Scenario, faults: &[Fault]) -> String {
 }
 
 /// Removes faults for as long as the same rule is broken.
-pub fn shrink(reference: &Reference, faults: &[Fault], rule: &str, seed: u64) -> Vec<Fault> {
+pub fn shrink(reference: &Reference, faults: &[Fault], rule: &str) -> Vec<Fault> {
     let mut small = faults.to_vec();
     let mut index = 0;
     while index < small.len() && small.len() > 1 {
         let mut fewer = small.clone();
         fewer.remove(index);
-        let (_, broken) = reference.try_with(&fewer, seed);
+        let (_, broken) = reference.try_with(&fewer);
         if broken.iter().any(|one| one.rule == rule) {
             small = fewer;
         } else {
@@ -138,6 +142,18 @@ pub struct Report {
 }
 
 impl Report {
+    /// Takes in what another search found.
+    pub fn add(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.requests += other.requests;
+        self.seconds += other.seconds;
+        self.hours += other.hours;
+        for (word, count) in other.faults {
+            *self.faults.entry(word).or_default() += count;
+        }
+        self.broken.extend(other.broken);
+    }
+
     /// In words.
     pub fn text(&self) -> String {
         let mut text = format!(
@@ -175,14 +191,8 @@ pub fn threads() -> usize {
 }
 
 /// Runs all of `count` jobs, each a reference and its faults.
-pub fn search<'a>(
-    references: &'a [Reference],
-    count: usize,
-    job: impl Fn(usize) -> (&'a Reference, Vec<Fault>, u64) + Sync,
-    done: impl Fn(usize) + Sync,
-) -> Report {
+pub fn search<'a>(count: usize, job: impl Fn(usize) -> (&'a Reference, Vec<Fault>) + Sync) -> Report {
     let began = Instant::now();
-    let _ = references;
     let next = AtomicUsize::new(0);
     let report = Mutex::new(Report::default());
     std::thread::scope(|scope| {
@@ -193,12 +203,12 @@ pub fn search<'a>(
                     if index >= count {
                         return;
                     }
-                    let (reference, faults, seed) = job(index);
+                    let (reference, faults) = job(index);
                     if std::env::var_os("FAULTS_TELL").is_some_and(|value| value == "all") {
                         eprintln!("{:?} {index} {}", std::thread::current().id(), line(&reference.scenario, &faults));
                     }
-                    let (outcome, broken) = reference.try_with(&faults, seed);
-                    let small = broken.first().map(|one| shrink(reference, &faults, one.rule, seed));
+                    let (outcome, broken) = reference.try_with(&faults);
+                    let small = broken.first().map(|one| shrink(reference, &faults, one.rule));
                     let mut report = report.lock().expect("no panic");
                     report.runs += 1;
                     report.requests += outcome.requests;
@@ -212,8 +222,6 @@ pub fn search<'a>(
                         }
                         report.broken.push((line(&reference.scenario, &small), broken));
                     }
-                    drop(report);
-                    done(index);
                 }
             });
         }
@@ -225,7 +233,7 @@ pub fn search<'a>(
 }
 
 /// The references of the scenarios whose names begin with `FAULTS_SCENARIO`.
-pub fn references(seed: u64) -> Vec<Reference> {
+pub fn references() -> Vec<Reference> {
     let wanted = std::env::var("FAULTS_SCENARIO").unwrap_or_default();
-    all().into_iter().filter(|one| one.name.starts_with(&wanted)).map(|one| Reference::of(one, seed)).collect()
+    all().into_iter().filter(|one| one.name.starts_with(&wanted)).map(Reference::of).collect()
 }

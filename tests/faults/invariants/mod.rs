@@ -61,8 +61,6 @@ pub struct Invariants {
     pub in_force: Pair<f64>,
     /// The operator's view may be old.
     blind: bool,
-    /// The end of the newest outage of the API server.
-    outage_until: u64,
     /// Somebody but the operator has moved traffic, or changed what runs.
     disturbed: bool,
     /// Two operators take themselves for leaders.
@@ -70,7 +68,7 @@ pub struct Invariants {
     record: record::Record,
     /// How often the operator made and deleted each object of its own.
     pub made: std::collections::BTreeMap<String, u64>,
-    /// Answers of Prometheus that a gate could be judged by, and when the newest came.
+    /// Answers of Prometheus that no fault has touched.
     pub good_answers: u64,
 }
 
@@ -83,16 +81,11 @@ impl Invariants {
     }
 
     /// A fault happens.
-    pub fn fault(&mut self, kind: Kind, _now: u64) {
+    pub fn fault(&mut self, kind: Kind) {
         self.blind |= kind.makes_blind();
         self.rival |= kind == Kind::Rival;
         self.disturbed |=
             kind.changes_the_end() || matches!(kind, Kind::CanaryDeleted | Kind::CanaryEdited | Kind::Deleted);
-    }
-
-    /// All requests are refused until then.
-    pub fn outage(&mut self, until: u64) {
-        self.outage_until = self.outage_until.max(until);
     }
 
     /// The operator makes a request.

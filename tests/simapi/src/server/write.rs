@@ -101,6 +101,16 @@ pub(super) fn put_managed(object: &mut Value, managed: &mut Managed) {
     }
 }
 
+/// Who owns what of an object that is new; it carries that from now on.
+fn owned_anew(kind: &Kind, object: &mut Value, brought: Option<&Value>, options: &Options) -> Managed {
+    let mut managed = starting(brought, None, "");
+    let version = kind.api_version();
+    let writer = options.writer(&version, "");
+    managed.update(None, &kind.empty, object, (&kind.schema, &kind.ignored[0]), writer);
+    put_managed(object, &mut managed);
+    managed
+}
+
 impl Server {
     pub(super) fn create(&mut self, target: &Target, request: &Request, now: Timestamp) -> Outcome<Answer> {
         let kind = Arc::clone(&self.kinds[target.kind]);
@@ -117,15 +127,7 @@ impl Server {
             object["metadata"]["name"] = name.into();
         }
         wipe(&mut object);
-        let mut managed = starting(brought.as_ref(), None, "");
-        managed.update(
-            None,
-            &kind.empty,
-            &object,
-            (&kind.schema, &kind.ignored[0]),
-            options.writer(&kind.api_version(), ""),
-        );
-        put_managed(&mut object, &mut managed);
+        let managed = owned_anew(&kind, &mut object, brought.as_ref(), &options);
         let created = self.store_new(target, object, managed, &options, &request.user_agent);
         let created = created.map_err(|failure| reworded(failure, emptied))?;
         Ok(done(201, shaped(&created, request)))
@@ -209,15 +211,7 @@ impl Server {
             }
             wipe(&mut object);
             object["metadata"].as_object_mut().map(|it| it.remove("resourceVersion"));
-            let mut managed = starting(brought.as_ref(), None, "");
-            managed.update(
-                None,
-                &kind.empty,
-                &object,
-                (&kind.schema, &kind.ignored[0]),
-                options.writer(&kind.api_version(), ""),
-            );
-            put_managed(&mut object, &mut managed);
+            let managed = owned_anew(&kind, &mut object, brought.as_ref(), &options);
             let created = self.store_new(target, object, managed, &options, &request.user_agent)?;
             return Ok(done(201, shaped(&created, request)));
         };
