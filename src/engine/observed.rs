@@ -143,6 +143,8 @@ pub struct DeploymentSeen {
     pub replicas_declared_by: Option<String>,
     /// Who wrote `spec.replicas` last, and when.
     pub replicas_written: Option<Written>,
+    /// Whether the operator set the replicas to what they are.
+    pub scaled_by_us: bool,
 }
 
 /// How the Pods of a template end.
@@ -280,6 +282,8 @@ pub struct IngressSeen {
     pub tls: Vec<TlsSeen>,
     /// Field managers of the object, newest write first, for messages.
     pub managers: Vec<String>,
+    /// Whether the operator was the last to write its rules, with the backends in them.
+    pub rules_by_us: bool,
 }
 
 impl IngressSeen {

@@ -1,7 +1,7 @@
 //! Can a color carry traffic? From Pod conditions, at the Deployment's observed generation, and from ready endpoints;
 //! never from a Pod's phase.
 
-use super::observed::{ColorSeen, Lookup};
+use super::observed::{ColorSeen, DeploymentSeen, Lookup};
 
 /// How ready one color is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,8 @@ pub fn of(seen: &ColorSeen) -> Readiness {
             why: "its Pods are not read yet".to_owned(),
         };
     };
-    let ready = pods.ready.min(endpoints);
+    // Pods above what is wanted are about to go, however ready they are.
+    let ready = pods.ready.min(endpoints).min(desired);
     let rolled_out = deployment.observed_generation >= deployment.generation
         && deployment.updated == desired
         && deployment.total == desired;
@@ -59,10 +60,17 @@ pub fn of(seen: &ColorSeen) -> Readiness {
 /// enough to ask whether a color carries anything at all, never to raise its share.
 pub fn at_least_known(seen: &ColorSeen) -> Option<i32> {
     of(seen).ready.or(match &seen.deployment {
-        Lookup::Found(deployment) => Some(deployment.ready),
+        Lookup::Found(deployment) => Some(deployment.ready.min(deployment.desired)),
         Lookup::Missing => Some(0),
         Lookup::Unreadable(_) => None,
     })
+}
+
+/// Whether the operator has just set the replicas and the Deployment's controller has not looked yet. After a scale-down and
+/// up in quick succession the Pods that are still listed may be those that the scale-down takes away.
+pub fn restarting(seen: &ColorSeen) -> bool {
+    let fresh = |it: &DeploymentSeen| it.scaled_by_us && it.observed_generation < it.generation;
+    seen.deployment.found().is_some_and(fresh)
 }
 
 /// Ready Pods that a share of `weight` percent needs, of the `active` replicas that carry everything.
@@ -87,7 +95,7 @@ fn absent(ready: Option<i32>, why: &str) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::observed::{DeploymentSeen, PodsSeen, ServiceSeen};
+    use crate::engine::observed::{PodsSeen, ServiceSeen};
 
     fn color(desired: i32, pods: i32, endpoints: i32) -> ColorSeen {
         ColorSeen {
@@ -119,6 +127,12 @@ mod tests {
         assert!(!of(&color(2, 2, 1)).complete);
         assert!(!of(&color(2, 1, 2)).complete);
         assert_eq!(of(&color(2, 2, 1)).ready, Some(1));
+    }
+
+    #[test]
+    fn pods_that_a_scale_down_is_about_to_take_do_not_count() {
+        assert_eq!(of(&color(0, 2, 2)).ready, Some(0));
+        assert_eq!(at_least_known(&color(1, 2, 2)), Some(1));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
         (None, Backend::One(serving)) => adopt(scene, draft, serving),
         (None, _) => return Err(preflight::ambiguous(scene.rollout)),
     };
+    revive(scene, draft, active);
     if restore::candidate(draft, active).is_some() {
         // Whether one can go back hangs on the other color's prompt.
         draft.need.prompts.extend(Color::BOTH);
@@ -69,6 +70,16 @@ fn standby(scene: Scene<'_>, color: Color) -> Result<(), Problem> {
     })
 }
 
+/// Nobody scales the color that serves to nothing through us: if it came to that (a scale-down that a leader sent before it
+/// stood still, a switch by hand right after one), its Pods are started again.
+fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) {
+    let Some(replicas) = draft.status.attempt.as_ref().map(|last| last.active_replicas) else { return };
+    if scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas) {
+        let message = format!("{active} carries the traffic and was scaled to 0 by the operator: it is started again");
+        draft.warn(Reason::LiveNotReady, format!("StartAgain{active}"), message);
+    }
+}
+
 fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {
     draft.set_active(serving);
     let message = format!("{serving} carries the traffic of Ingress {}", scene.rollout.ingress_names());
@@ -84,7 +95,13 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
     let other = active.other();
     let Some(changed) = scene.first_naming(other) else { return active };
     draft.order = Order::TrafficFirst;
-    if readiness::at_least_known(scene.seen.colors.get(other)).unwrap_or(0) > 0 {
+    let answers = |color| readiness::at_least_known(scene.seen.colors.get(color)).unwrap_or(0) > 0;
+    if changed.rules_by_us && answers(active) {
+        // A leader that stood still for longer than its lease lasted has written what another one had decided against.
+        write_back(scene, draft, active, changed, &format!("{other}, which is not its turn"));
+        return active;
+    }
+    if answers(other) {
         attempt::external_switch(scene, draft, changed, other);
         draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), active, false));
         let (side, seen) = (scene.rollout.side(active), scene.seen.colors.get(active));
@@ -100,16 +117,22 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
 
 /// Writes the backend back to `to`, unless somebody keeps changing it.
 pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, what: &str) {
-    let manager = drift::manager(changed).to_owned();
+    let ours = changed.rules_by_us;
+    let manager = if ours { "a late write of the operator" } else { drift::manager(changed) }.to_owned();
     match drift::write_back(draft, scene.now, &changed.name, &manager) {
         Ok(()) => {
             // A write that fails is not on record, and so is tried again at once.
             draft.order = Order::TrafficFirst;
             draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), to.other(), false));
-            let message = format!(
-                "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}. If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name",
+            let mut message = format!(
+                "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}",
                 changed.name
             );
+            if !ours {
+                message += &format!(
+                    ". If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name"
+                );
+            }
             draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
             draft.stand(Phase::Holding, Reason::BackendRestored, message);
         }
@@ -201,7 +224,8 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         draft.status.attempt = Some(attempt);
         return;
     };
-    if scales && !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
+    let quiet = drift::lasting(draft, scene.now).is_none() && !drift::following(draft, scene.now, scene.seen.settle);
+    if scales && !scene.rollout.paused && quiet {
         draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
     }
 }

@@ -7,12 +7,12 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, Pod, PodTemplate, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, ServiceBackendPort};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::api::names::{ANNOTATION_INGRESS_CLASS, NGINX_PREFIX};
+use crate::api::names::{ANNOTATION_INGRESS_CLASS, MANAGER_TRAFFIC, NGINX_PREFIX};
 use crate::api::reasons::JobOutcome;
 use crate::engine::observed::{
     IngressSeen, JobSeen, Labels, PathSeen, PortSeen, PromptSeen, ServicePortSeen, ServiceSeen, TlsSeen,
@@ -126,6 +126,7 @@ impl From<&Ingress> for IngressSeen {
             paths: paths(object),
             tls: tls(object),
             managers: managers(meta),
+            rules_by_us: rules_by_us(meta),
         }
     }
 }
@@ -181,6 +182,15 @@ fn managers(meta: &ObjectMeta) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether we wrote the rules of an Ingress last. They are owned as a whole: whoever changes one of them owns all.
+fn rules_by_us(meta: &ObjectMeta) -> bool {
+    let owns = |entry: &&ManagedFieldsEntry| {
+        entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer("/f:spec/f:rules")).is_some()
+    };
+    let newest = meta.managed_fields.iter().flatten().filter(owns).max_by_key(|it| it.time.as_ref().map(|at| at.0));
+    newest.is_some_and(|entry| entry.manager.as_deref() == Some(MANAGER_TRAFFIC))
 }
 
 impl From<&Pod> for PodSeen {

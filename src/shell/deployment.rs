@@ -49,6 +49,8 @@ impl From<&Deployment> for DeploymentSeen {
             shutdown: pod.map(shutdown).unwrap_or_default(),
             replicas_declared_by: declared_by(meta),
             replicas_written: written(meta),
+            // a write through the scale subresource has no time, so it is never the newest
+            scaled_by_us: owners(meta).any(|entry| entry.manager.as_deref() == Some(MANAGER_SCALE)),
         }
     }
 }

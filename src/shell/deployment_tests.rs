@@ -127,5 +127,7 @@ fn we_declare_nothing_but_we_write() {
     assert_eq!(seen.replicas_declared_by.as_deref(), Some("kubectl apply"));
     let written = seen.replicas_written.unwrap();
     assert_eq!((written.manager.as_str(), written.at.to_string().as_str()), (MANAGER_META, "2026-01-08T00:00:00Z"));
+    assert!(seen.scaled_by_us);
     assert_eq!(managed(&[], None).replicas_written, None);
+    assert!(!managed(&[entry("kubectl-scale", "Update", Some("scale"), 5)], None).scaled_by_us);
 }

@@ -12,6 +12,7 @@
 mod edges;
 mod faults;
 mod gates;
+mod recovery;
 mod world;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -339,7 +340,7 @@ fn a_way_back_that_could_not_be_recorded_is_blamed_on_nobody_else() {
     // the write of the traffic went through, that of the status did not, and what was judged is forgotten
     let main = world.main();
     main.paths[0].service = Some("bot-blue".into());
-    main.managers.insert(0, names::MANAGER_TRAFFIC.into());
+    main.rules_by_us = true;
     world.settle();
     assert_eq!(world.attempt().cause, Some(Cause::ExternalSwitch));
     assert!(world.message().contains("the operator itself, which went back"), "{}", world.message());

@@ -223,6 +223,7 @@ impl World {
         deployment.total = replicas;
         deployment.updated = replicas;
         deployment.replicas_written = Some(Written { manager: manager.into(), at: now });
+        deployment.scaled_by_us = manager == names::MANAGER_SCALE;
         self.set_ready(color, replicas);
     }
 
@@ -270,13 +271,17 @@ impl World {
         canary.managers.insert(0, manager.into());
     }
 
+    /// The production Ingress, in the hands of somebody who is about to change it.
     pub fn main(&mut self) -> &mut IngressSeen {
         self.named("bot")
     }
 
     pub fn named(&mut self, name: &str) -> &mut IngressSeen {
         match self.seen.ingresses.get_mut(name) {
-            Some(Lookup::Found(main)) => main,
+            Some(Lookup::Found(main)) => {
+                main.rules_by_us = false;
+                main
+            }
             _ => panic!("no Ingress {name}"),
         }
     }
@@ -384,6 +389,8 @@ impl World {
                 Step::Action(action) => self.apply(action),
             }
             if self.die_after == Some(self.writes) {
+                // what was read dies with it
+                self.seen.readings.clear();
                 return;
             }
         }
@@ -419,6 +426,7 @@ impl World {
                     assert_eq!(path.service.as_ref(), Some(&switch.from));
                     path.service = Some(switch.to.clone());
                 }
+                self.named(ingress).rules_by_us = true;
                 let anchor =
                     self.seen.anchor.found().is_some_and(|anchor| {
                         anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone()))
@@ -469,6 +477,7 @@ impl World {
                 deployment.total = *replicas;
                 deployment.updated = *replicas;
                 deployment.replicas_written = Some(Written { manager: names::MANAGER_SCALE.into(), at: now });
+                deployment.scaled_by_us = true;
                 if down {
                     self.set_ready(color, *replicas);
                 }
@@ -508,6 +517,7 @@ impl World {
                 .collect(),
             tls: want.tls.clone(),
             managers: vec![names::MANAGER_TRAFFIC.into()],
+            rules_by_us: true,
         });
         if canary {
             let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));
@@ -658,6 +668,7 @@ pub fn main_ingress(service: &str) -> IngressSeen {
         }],
         tls: vec![],
         managers: vec!["kubectl-edit".into()],
+        rules_by_us: false,
     }
 }
 

@@ -48,7 +48,7 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         draft.stand(Phase::Buffering, Reason::FieldConflict, format!("{message}; {} stays up meanwhile", attempt.from));
         return;
     }
-    if !clean {
+    if !clean || drift::following(draft, scene.now, scene.seen.settle) {
         return;
     }
     if let Lookup::Unreadable(why) = &scene.seen.colors.get(attempt.from).deployment {

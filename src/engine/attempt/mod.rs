@@ -27,6 +27,7 @@ use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry, Promoted};
 
 pub use buffer::{at_target, scale_down};
+pub use prepare::start_again;
 pub use rollback::{external_switch, keep_named, what_next};
 pub use stage::{current as current_stage, hold_ends};
 
@@ -301,7 +302,8 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .found()
             .is_some_and(|target| target.desired > attempt.replicas_before);
         attempt.drain_until = (rollout.match_active && scaled && active != attempt.to)
-            .then(|| time::ceil(time::after(now, rollout.buffer)));
+            // the controller is still following, however short the buffer is
+            .then(|| time::ceil(time::after(now, rollout.buffer.max(seen.settle))));
     } else if attempt.restore.is_none() {
         draft.status.failed_revision = None;
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{capacity, live_dead, obstacle, own, promote, rollback, stage};
-use crate::api::Attempt;
 use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
+use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::observed::Written;
 use crate::engine::plan::Action;
@@ -105,6 +105,22 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
             unless_serving: None,
         });
     }
+}
+
+/// Starts a color again that is needed after all and that the operator itself has scaled to nothing. Gives whether it does.
+pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32) -> bool {
+    let deployment = scene.seen.colors.get(color).deployment.found();
+    let Some(it) = deployment.filter(|it| it.desired == 0 && it.scaled_by_us) else { return false };
+    if scene.autoscaler(color).is_some() {
+        return false;
+    }
+    draft.actions.push(Action::Scale {
+        deployment: scene.rollout.side(color).deployment.clone(),
+        replicas: replicas.max(1),
+        resource_version: it.resource_version.clone(),
+        unless_serving: None,
+    });
+    true
 }
 
 /// Who has to give the target the Pods that it lacks, if it is not us.

@@ -65,6 +65,12 @@ fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
             draft.stand(Phase::Holding, reason, message);
             return;
         }
+        if !attempt.promote_requested && share::unread(scene, draft) {
+            // A process that has just begun does not know whether a gate has failed since.
+            let message = "the switch waits until the gates have been read once more";
+            draft.stand(Phase::Holding, Reason::NoData, message);
+            return;
+        }
         if let Err(why) = capacity(scene, attempt, 100) {
             draft.stand(Phase::Holding, Reason::CapacityShort, why);
             return;

@@ -142,7 +142,7 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
     // One ready Pod is enough only when the color that is left has fewer.
     let enough = to >= readiness::needed(100, attempt.active_replicas) || (to > 0 && to >= from);
     let reachable = matches!(scene.seen.colors.get(attempt.to).endpoints, Lookup::Found(ready) if ready > 0);
-    if !enough || !reachable {
+    if !enough || !reachable || readiness::restarting(scene.seen.colors.get(attempt.to)) {
         let readiness = readiness::of(scene.seen.colors.get(attempt.to));
         let why = if readiness.why.is_empty() {
             format!("{to} of {} Pods are ready", attempt.active_replicas)

@@ -1,6 +1,6 @@
 //! Going back: traffic first, then status, Events and clean-up.
 
-use super::{end, own, restore};
+use super::{end, own, prepare, restore, share};
 use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
@@ -83,6 +83,7 @@ pub fn what_next(scene: Scene<'_>, attempt: &Attempt, message: &str) -> String {
 fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Cause, message: &str) -> bool {
     let ready = |color: Color| readiness::at_least_known(scene.seen.colors.get(color));
     let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else { return false };
+    let from = if readiness::restarting(scene.seen.colors.get(attempt.from)) { 0 } else { from };
     // Whoever asks, and whatever failed, is served by any ready Pod. A mere change of the target needs full capacity.
     let full = from >= to || from >= attempt.active_replicas;
     let enough = to == 0 || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
@@ -100,11 +101,15 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     attempt.step = Step::RollingBack;
     attempt.cause = Some(cause);
     attempt.cause_message = Some(message.chars().take(1024).collect());
+    // At the end of the buffer it may be ourselves who took them.
+    prepare::start_again(scene, draft, attempt.from, attempt.active_replicas);
+    let ours = scene.seen.colors.get(attempt.from).deployment.found().is_some_and(|it| it.scaled_by_us);
+    let what_to_do = if ours { "its Pods are being started again" } else { "start its Pods" };
     draft.stand(
         Phase::RollingBack,
         Reason::RollbackBlocked,
         format!(
-            "{} has {from} ready Pods and cannot take the traffic back yet: start its Pods. Cause: {message}",
+            "{} has {from} ready Pods and cannot take the traffic back yet: {what_to_do}. Cause: {message}",
             attempt.from
         ),
     );
@@ -128,7 +133,9 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
                 && scene.seen.canary.is_missing()
                 && position == Backend::One(attempt.from) =>
         {
-            accept(scene, draft, attempt, attempt.from);
+            if !awaits_cause(scene, draft, attempt) {
+                accept(scene, draft, attempt, attempt.from);
+            }
             return true;
         }
         // Otherwise a change of the backend is our own in these steps.
@@ -138,14 +145,37 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
         return false;
     }
     let other = expected.other();
-    if carries(scene, attempt, other) {
+    let ours = scene.first_naming(other).is_some_and(|changed| changed.rules_by_us);
+    if ours && expected == attempt.to && awaits_cause(scene, draft, attempt) {
+        return true;
+    }
+    // A switch of our own to where the attempt has not got came late, from a leader that stood still meanwhile.
+    let late = ours && expected == attempt.from;
+    if !late && carries(scene, attempt, other) {
         accept(scene, draft, attempt, other);
         return true;
     }
     draft.status.attempt = Some(attempt.clone());
     if let Some(changed) = scene.first_naming(other) {
-        rest::write_back(scene, draft, expected, changed, &format!("{other}, whose Pods cannot carry the traffic"));
+        let why = if late { "which is not its turn" } else { "whose Pods cannot carry the traffic" };
+        rest::write_back(scene, draft, expected, changed, &format!("{other}, {why}"));
     }
+    true
+}
+
+/// Traffic went back, and why is not on record: a process of ours that ended in between may have had a reason. The gates
+/// are asked again before somebody else is taken for it; the answer is not waited for longer than the buffer lasts.
+fn awaits_cause(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
+    let over = attempt.buffer_ends_at.as_ref().is_some_and(|ends| scene.now >= ends.0);
+    if over || !share::unread(scene, draft) {
+        return false;
+    }
+    if let Some(ends) = &attempt.buffer_ends_at {
+        draft.wake_at(ends.0);
+    }
+    let message = format!("{} carries all traffic again; why is known when the gates have been read", attempt.from);
+    draft.stand(Phase::Holding, Reason::NoData, message);
+    draft.status.attempt = Some(attempt.clone());
     true
 }
 

@@ -8,6 +8,7 @@ use crate::api::names::MANAGER_TRAFFIC;
 use crate::api::reasons::{Phase, Reason, Step};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
+use crate::engine::observed::Answer;
 use crate::engine::plan::Action;
 use crate::engine::preflight;
 use crate::engine::rollout::Dialect;
@@ -104,9 +105,15 @@ fn changed_by_others(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, can
     true
 }
 
-/// Whether a gate that is asked for has had no answer at all yet.
-fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
-    let need = draft.need.gates.as_ref();
-    let answered = |key: &str, gate: &str| scene.seen.readings.get(gate).is_some_and(|reading| reading.key == key);
-    need.is_some_and(|need| need.queries.iter().any(|query| !answered(&need.key, &query.gate)))
+/// Whether a gate that can send the target back was asked and has not answered since this process began. That nobody could
+/// be asked is no answer: the verdict of before may still stand.
+pub fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
+    let Some(need) = &draft.need.gates else { return false };
+    let acts = |gate: &str| scene.rollout.gates.iter().any(|it| it.name == gate && !it.dry_run);
+    let reached = |answer: &Answer| !matches!(answer, Answer::Problem(Reason::QueryFailed | Reason::UnknownSource, _));
+    let answered = |gate: &str| {
+        let reading = scene.seen.readings.get(gate).filter(|reading| reading.key == need.key);
+        reading.is_some_and(|reading| reached(&reading.answer))
+    };
+    need.queries.iter().any(|query| acts(&query.gate) && !answered(&query.gate))
 }

@@ -366,6 +366,7 @@ impl Turn<'_> {
         // the generation has moved: nothing may take the Deployment for complete before its controller has looked
         self.ctx.stores.deployments.amend(&scale.metadata, |seen| DeploymentSeen {
             desired: replicas,
+            scaled_by_us: true,
             generation: seen.generation + i64::from(seen.desired != replicas),
             resource_version: scale.metadata.resource_version.clone().unwrap_or_default(),
             ..seen.clone()

@@ -1,0 +1,170 @@
+//! What no single process leaves behind: a crash between two writes, or a write that comes after another leader's.
+
+use std::time::Duration;
+
+use modelrollout::api::reasons::{Cause, Phase, Reason, Step};
+use modelrollout::api::{Color, names};
+use modelrollout::engine::observed::Lookup;
+
+use super::world::World;
+use super::{SPEC, buffering, in_stage};
+
+fn world() -> World {
+    World::new(SPEC)
+}
+
+fn rolled_back(world: &World) -> bool {
+    world.phase() == Phase::RolledBack
+}
+
+#[test]
+fn a_color_that_was_just_scaled_to_nothing_is_started_before_traffic_goes_back_to_it() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(200);
+    // the buffer is over and the scale-down is written; the Pods are still listed
+    world.edit(|object| object.spec.rollback.buffer = "100s".into());
+    world.scale_by(names::MANAGER_SCALE, Color::Blue, 0);
+    world.set_ready(Color::Blue, 4);
+    world.deployment(Color::Blue).generation += 1;
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.settle();
+    assert_eq!((world.backend().as_str(), world.replicas(Color::Blue)), ("bot-green", 4));
+    assert!(world.message().contains("its Pods are being started again"), "{}", world.message());
+    // its controller has seen the scale-down, and the Pods go
+    world.deployment(Color::Blue).observed_generation += 1;
+    world.set_ready(Color::Blue, 0);
+    world.run(10);
+    assert_eq!(world.backend(), "bot-green");
+    world.run_to("the way back", rolled_back);
+    assert_eq!((world.backend().as_str(), world.attempt().cause), ("bot-blue", Some(Cause::RollbackRequested)));
+}
+
+#[test]
+fn a_restored_color_waits_for_its_controller_to_see_that_it_is_wanted_again() {
+    let mut world = world();
+    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.settle();
+    // scaled up, and the Pods that the scale-down takes are still listed
+    world.set_ready(Color::Blue, 4);
+    world.deployment(Color::Blue).generation = 2;
+    world.run(5);
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Restoring));
+    world.deployment(Color::Blue).observed_generation = 2;
+    world.run_to("the switch back", |world| world.backend() == "bot-blue");
+}
+
+#[test]
+fn a_color_that_serves_and_that_we_scaled_to_nothing_is_started_again_and_a_persons_zero_stays() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run_to("the way back", rolled_back);
+    world.scale_by("kubectl-scale", Color::Blue, 0);
+    world.run(60);
+    assert_eq!(world.replicas(Color::Blue), 0);
+    world.scale_by(names::MANAGER_SCALE, Color::Blue, 0);
+    world.run(60);
+    assert_eq!((world.replicas(Color::Blue), world.told(Reason::LiveNotReady)), (4, 1));
+}
+
+#[test]
+fn a_missing_canary_is_not_put_back_while_nobody_can_be_asked() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(25));
+    world.run(10);
+    // it may have been us, for a verdict that died with us
+    world.seen.canary = Lookup::Missing;
+    world.seen.readings.clear();
+    world.metrics_up = false;
+    world.run(90);
+    assert_eq!((world.green_share(), world.phase()), (0, Phase::Holding));
+    world.metrics_up = true;
+    world.run(2);
+    assert_eq!(world.green_share(), 25);
+}
+
+#[test]
+fn a_new_process_switches_when_it_has_read_the_gates_and_not_before() {
+    let mut world = world();
+    world.run_to("the switch", |world| world.status().attempt.is_some_and(|it| it.step == Step::Promoting));
+    world.seen.readings.clear();
+    world.metrics_up = false;
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-blue", Phase::Holding));
+    world.metrics_up = true;
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
+fn a_way_back_that_was_not_recorded_is_recorded_with_its_cause() {
+    for bad in ["errors", "nothing"] {
+        let mut world = world();
+        world.run_to("the buffer", buffering);
+        world.run(10);
+        world.die_after = Some(world.writes + 1);
+        world.behavior.green.error_share = 0.5;
+        world.run_to("the switch back", |world| world.backend() == "bot-blue");
+        if bad == "nothing" {
+            // and there is nobody to ask why, until the end of the buffer
+            world.seen.readings.clear();
+            world.metrics_up = false;
+        }
+        world.run(400);
+        let (cause, expected) = (world.attempt().cause, Some(Cause::GateFailed));
+        assert!(cause == expected || bad == "nothing" && cause.is_some(), "{cause:?}");
+        assert_eq!((world.backend().as_str(), world.attempt().open), ("bot-blue", false));
+    }
+}
+
+#[test]
+fn a_late_switch_of_a_leader_that_stood_still_is_undone() {
+    let mut world = world();
+    world.run_to("the last stage", in_stage(100));
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run_to("the way back", rolled_back);
+    let late = |world: &mut World| {
+        let main = world.main();
+        main.paths[0].service = Some("bot-green".into());
+        main.rules_by_us = true;
+        world.settle();
+        assert_eq!((world.backend().as_str(), world.told(Reason::ExternalSwitch)), ("bot-blue", 0));
+    };
+    late(&mut world);
+    assert!(world.phase() != Phase::Stable && world.told(Reason::BackendRestored) == 1);
+    // and while another attempt is under way
+    world.annotate(names::ANNOTATION_RETRY, "again");
+    world.run_to("a stage", in_stage(5));
+    late(&mut world);
+    assert!(world.attempt().open);
+}
+
+#[test]
+fn a_buffer_that_is_shorter_than_the_controller_needs_takes_no_pods_from_under_it() {
+    let mut world = world();
+    world.edit(|object| object.spec.rollback.buffer = "1s".into());
+    world.run_to("a stage", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run_to("the way back", rolled_back);
+    world.run(4);
+    assert_eq!(world.replicas(Color::Green), 4);
+    world.run(5);
+    assert_eq!(world.replicas(Color::Green), 0);
+}
+
+#[test]
+fn nothing_is_scaled_down_while_the_controller_follows_a_backend_that_was_put_back() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    let ends = world.attempt().buffer_ends_at.expect("a buffer").0;
+    world.set_ready(Color::Blue, 0);
+    world.now = ends - Duration::from_secs(2);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.settle();
+    assert_eq!((world.backend().as_str(), world.told(Reason::BackendRestored)), ("bot-green", 1));
+    world.run(5);
+    assert_eq!(world.replicas(Color::Blue), 4, "the controller may still send to it");
+    world.run(3);
+    assert_eq!(world.replicas(Color::Blue), 0);
+}
