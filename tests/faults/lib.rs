@@ -29,6 +29,9 @@ mod search;
 mod source;
 mod world;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use fault::{Class, Fault};
 use scenario::Scenario;
 use search::{Reference, SEED, references, search};

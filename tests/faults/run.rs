@@ -221,14 +221,14 @@ impl Run {
             hooks.next_instant().is_some_and(|at| at <= LONGEST_MS)
                 || hooks.outage_until.max(hooks.source_down_until) > now
         });
-        let open = lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
+        let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
         let quiet = now >= self.last_write + QUIET_MS;
         quiet
             && !waiting
-            && !open
             && self.restart.is_none()
             && self.rival.is_none()
             && self.next >= self.scenario.script.len()
+            && !open()
     }
 
     /// Waits for whatever comes first: a change, a command, a moment.
@@ -297,7 +297,7 @@ impl Run {
         if writes != self.writes {
             (self.writes, self.last_write) = (writes, now);
         }
-        self.play_script(rollout.as_ref(), now);
+        self.play_script(rollout.as_deref(), now);
     }
 
     fn play_script(&mut self, rollout: Option<&ModelRollout>, now: u64) {
@@ -403,7 +403,7 @@ impl Run {
         let rollout = lock(&self.world).rollout();
         let requests = lock(&self.world).requests().0;
         let specs = lock(&self.world).specs.clone();
-        let end = self.end(rollout.as_ref());
+        let end = self.end(rollout.as_deref());
         let now = self.sim.millis();
         let mut outcome = self.sim.with(|_, hooks| Outcome {
             violations: std::mem::take(&mut hooks.invariants.violations),
@@ -421,7 +421,7 @@ impl Run {
         });
         let mut broken = |rule, text: String| outcome.violations.push(Violation { rule, at: now, text });
         if !over {
-            let status = rollout.as_ref().and_then(|rollout| rollout.status.clone()).unwrap_or_default();
+            let status = rollout.as_deref().and_then(|rollout| rollout.status.clone()).unwrap_or_default();
             broken("L1", format!("it never comes to rest: {:?}, {}", status.phase, status.summary.message));
         }
         for (rule, text) in whole(&outcome.end) {

@@ -11,6 +11,7 @@ use modelrollout_simapi::actors::users::{self, Behavior, Finished, Servers, Serv
 use modelrollout_simapi::actors::workloads::{Pod, Times, Workloads};
 use modelrollout_simapi::client::Sim;
 use modelrollout_simapi::server::{Change, Server};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -33,6 +34,8 @@ pub struct World {
     versions: BTreeMap<String, Arc<str>>,
     /// Of each spec that was sent, whether it was accepted.
     pub specs: Vec<bool>,
+    /// The ModelRollout as it was read last.
+    read: Option<(Arc<Value>, Arc<ModelRollout>)>,
 }
 
 /// The Pods' side of a request.
@@ -100,6 +103,7 @@ impl World {
             behavior: Pair { blue: Behavior::default(), green: Behavior::default() },
             versions: BTreeMap::new(),
             specs: Vec::new(),
+            read: None,
         }
     }
 
@@ -188,10 +192,17 @@ impl World {
         (self.users.counts.sent, self.users.counts.all.lost)
     }
 
-    /// The ModelRollout as it is stored.
-    pub fn rollout(&self) -> Option<ModelRollout> {
-        let found = self.sim.with(|server, _| server.get("modelrollout.dev/v1alpha1/modelrollouts", NAMESPACE, NAME));
-        found.and_then(|object| serde_json::from_value(Value::clone(&object)).ok())
+    /// The ModelRollout as it is stored. Read anew only when it has changed: it is asked for at every turn.
+    pub fn rollout(&mut self) -> Option<Arc<ModelRollout>> {
+        let found = self.sim.with(|server, _| server.get("modelrollout.dev/v1alpha1/modelrollouts", NAMESPACE, NAME))?;
+        if let Some((object, rollout)) = &self.read
+            && Arc::ptr_eq(object, &found)
+        {
+            return Some(Arc::clone(rollout));
+        }
+        let rollout = Arc::new(ModelRollout::deserialize(&*found).ok()?);
+        self.read = Some((found, Arc::clone(&rollout)));
+        Some(rollout)
     }
 
     /// A request of a user.
@@ -210,7 +221,7 @@ impl World {
         self.sim.with(|_, hooks| hooks.note(|| format!("script: {what:?}")));
         match what {
             Do::Annotate(key, value) => {
-                let status = self.rollout().and_then(|rollout| rollout.status).unwrap_or_default();
+                let status = self.rollout().and_then(|rollout| rollout.status.clone()).unwrap_or_default();
                 let attempt = status.attempt.map_or((0, 0), |attempt| (attempt.id, attempt.stage_index + 1));
                 let value =
                     value.replace("{attempt}", &attempt.0.to_string()).replace("{stage}", &attempt.1.to_string());
