@@ -225,7 +225,7 @@ fn expected_grants(scope: &str) -> BTreeSet<String> {
     [
         ("modelrollout.dev/modelrollouts", "get list watch patch"),
         ("modelrollout.dev/modelrollouts/status", "update"),
-        ("apps/deployments", "list watch"),
+        ("apps/deployments", "get list watch"),
         ("apps/deployments/scale", "patch"),
         ("/services", "list watch"),
         ("/pods", "list watch"),

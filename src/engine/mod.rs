@@ -91,7 +91,8 @@ fn decide(scene: Scene<'_>, draft: &mut Draft) {
     if problem.is_some() && !at_target(scene, draft) {
         // What does not fit together gets no write, but a backend that somebody changed is put right all the same: at rest
         // nothing else switches one.
-        draft.actions.retain(repairs);
+        let tidies = |action: &plan::Action| *action == plan::Action::RemoveFinalizer;
+        draft.actions.retain(|action| repairs(action) || tidies(action));
     }
     report::template(scene, draft);
     // While an attempt is open what does not fit holds the raises; the attempt says so itself.

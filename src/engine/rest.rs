@@ -20,6 +20,16 @@ use crate::api::{Attempt, Color};
 /// Decides what to do while no attempt is open.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
+    let result = decide(scene, draft, asked, clean);
+    // What is missing may stay missing: an object without anything of ours in the cluster needs no finalizer.
+    let missing = |problem: &Problem| problem.reason != Reason::Unreadable;
+    if clean && scene.rollout.has_finalizer && result.as_ref().is_err_and(missing) {
+        draft.actions.push(Action::RemoveFinalizer);
+    }
+    result
+}
+
+fn decide(scene: Scene<'_>, draft: &mut Draft, asked: &Asked, clean: bool) -> Result<(), Problem> {
     // Traffic on a color without Pods is put right before anything else is found fault with.
     // Whoever asks for the other color gets it started first; its attempt deals with the backend.
     let known = draft.status.active_color;

@@ -11,6 +11,7 @@ use super::apply::Refusals;
 use super::backoff::{Backoff, Failure};
 use super::clock::Clock;
 use super::dynamic::Dynamic;
+use super::fresh::Compared;
 use super::leader::Leadership;
 use super::notes::NoteQueue;
 use super::prometheus::Pollers;
@@ -49,6 +50,8 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Failures in a row, by rollout.
     pub failures: Failures,
+    /// When each rollout's objects were compared with the API server.
+    pub compared: Compared,
     /// Why Jobs could not be made lately.
     pub refusals: Refusals,
     /// Whether all caches have been filled once.
@@ -67,6 +70,7 @@ impl Context {
         self.pollers.forget(uid);
         self.dynamic.forget(key);
         self.failures.reset(key);
+        self.compared.forget(key);
         self.metrics.forget(&key.namespace, &key.name);
     }
 

@@ -11,11 +11,13 @@ use kube::runtime::controller::{self, Action};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::{CALL_DEADLINE, apply};
+use super::apply::{CALL_DEADLINE, apply, writes};
 use super::context::Context;
 use super::error::Error;
+use super::fresh::compare;
 use super::observe::observe;
 use super::triggers::{Handle, Key, Mirror};
+use crate::api::ModelRollout;
 use crate::engine;
 use crate::engine::observed::Lookup;
 use crate::engine::plan::Order;
@@ -91,6 +93,20 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let seen = observe(ctx, &rollout);
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
         let urgent = plan.order == Order::TrafficFirst;
+        let open = is_open(&rollout);
+        if ctx.compared.never(key) {
+            if open || writes(&rollout, &plan) {
+                // who can say what was decided before we began, so it is as urgent as a rollback
+                compare(ctx, key, &rollout).await.map_err(|error| Failed { error, urgent: true })?;
+                continue;
+            }
+        } else if open && ctx.compared.due(key).is_some_and(|due| due <= Instant::now()) {
+            if let Err(error) = compare(ctx, key, &rollout).await {
+                ctx.compared.put_off(key);
+                tracing::warn!(namespace = key.namespace, rollout = key.name, %error, "nothing was compared");
+            }
+            continue;
+        }
         let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await;
         let mut watches_changed = false;
         if applied.is_ok() {
@@ -109,10 +125,16 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
             return Ok(Action::await_change());
         }
         if !applied.wrote && !watches_changed {
-            return Ok(Action::requeue(wait(plan.wake, ctx.clock.precise(), key)));
+            let due = ctx.compared.due(key).filter(|_| is_open(&rollout));
+            let due = due.map_or(RESYNC * 2, |due| due.saturating_duration_since(Instant::now()));
+            return Ok(Action::requeue(wait(plan.wake, ctx.clock.precise(), key).min(due)));
         }
     }
     Ok(Action::requeue(AFTER_PASSES))
+}
+
+fn is_open(rollout: &ModelRollout) -> bool {
+    rollout.status.as_ref().and_then(|status| status.attempt.as_ref()).is_some_and(|attempt| attempt.open)
 }
 
 /// Until `wake`, and never longer than a resync, which differs from object to object.

@@ -14,6 +14,7 @@ pub mod convert;
 pub mod deployment;
 pub mod dynamic;
 pub mod error;
+pub mod fresh;
 pub mod leader;
 pub mod lease;
 pub mod notes;

@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::config::RunArgs;
 use super::context::{Context, Failures};
 use super::dynamic::Dynamic;
+use super::fresh::Compared;
 use super::leader::{Elector, Leadership};
 use super::notes::{self, Publisher};
 use super::prometheus::{Pollers, Sources};
@@ -93,6 +94,7 @@ impl Parts {
             metrics,
             health: settings.health,
             failures: Failures::default(),
+            compared: Compared::default(),
             synced: watch::Sender::new(false),
         };
         let (scopes, concurrency) = (settings.scopes, settings.concurrency);

@@ -138,6 +138,11 @@ impl<T: PartialEq> Store<T> {
         item.map_or(Lookup::Missing, |item| Lookup::Found(Arc::clone(&item.value)))
     }
 
+    /// The uid of an object, if it is known.
+    pub fn uid(&self, namespace: &str, name: &str) -> Option<String> {
+        Some(self.lock().items.get(namespace)?.get(name)?.uid.clone())
+    }
+
     /// Every object of `namespace`, by name.
     pub fn list(&self, namespace: &str) -> Vec<Arc<T>> {
         let inner = self.lock();

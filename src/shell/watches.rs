@@ -29,6 +29,10 @@ use crate::ops::metrics::Metrics;
 /// Objects per page of a list: what is not compact yet never fills more than one page of memory.
 const PAGE: u32 = 50;
 
+/// How long a watch lasts before it is begun again from where it was, in seconds; five more without a word, and the client
+/// ends it itself. So a connection that died in silence is noticed about as soon as a person wonders.
+const SECONDS: u32 = 60;
+
 /// What a watch learned.
 pub enum Change<'a, T> {
     /// An object is new or changed.
@@ -109,7 +113,7 @@ pub async fn run(ctx: Arc<Context>, scopes: Vec<String>) {
 }
 
 fn base() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
+    watcher::Config::default().timeout(SECONDS).page_size(PAGE)
 }
 
 async fn rollouts(ctx: Arc<Context>, scope: String) {

@@ -107,7 +107,7 @@ impl Hooks {
 
     fn happen(&mut self, fault: Fault) {
         self.note(|| format!("*** {fault}"));
-        self.invariants.fault(fault.kind);
+        self.invariants.fault(fault.kind, self.now);
         self.happened.push(fault);
     }
 

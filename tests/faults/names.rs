@@ -12,6 +12,8 @@ pub const LEASE: &str = "modelrollout-operator";
 pub const MAINS: [&str; 2] = ["bot", "chat"];
 /// What the ingress controller is given to follow.
 pub const SETTLE_MS: u64 = 5_000;
+/// So long a fault takes the Pods of the target away, in milliseconds.
+pub const UNREADY_MS: u64 = 10_000;
 /// The time of day at the start, in milliseconds since 1970.
 pub const BASE_MS: i64 = 1_800_000_000_000;
 

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fault::{Class, Fault, Kind};
 use crate::hooks::{Command, Hooks, OPERATOR, RIVAL};
 use crate::invariants::{Invariants, Violation};
-use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, SETTLE_MS, is_main, service};
+use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, SETTLE_MS, UNREADY_MS, is_main, service};
 use crate::objects;
 use crate::scenario::{Do, Scenario, When};
 use crate::source::source;
@@ -35,7 +35,10 @@ const BEGIN_MS: u64 = 20_000;
 /// So long nothing may be written any more, for the run to be over.
 const QUIET_MS: u64 = 45_000;
 /// A run that is not over by then is stuck: twice what the longest needs, and what the longest fault takes.
-const LONGEST_MS: u64 = 900_000;
+const LONGEST_MS: u64 = 1_500_000;
+/// So far a clock jumps, and so long it takes until it is right again.
+const CLOCK_JUMP_S: i64 = 600;
+const CLOCK_WRONG_MS: u64 = 60_000;
 
 /// How a run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +120,8 @@ struct Run {
     due: Option<u64>,
     /// When Pods that a fault took are there again.
     ready_again: Option<u64>,
+    /// When a clock that was wrong is right again.
+    right_again: Option<u64>,
     attempts_ended: usize,
     last_write: u64,
     writes: u64,
@@ -146,6 +151,7 @@ impl Run {
             next: 0,
             due: None,
             ready_again: None,
+            right_again: None,
             attempts_ended: 0,
             last_write: 0,
             writes: 0,
@@ -204,11 +210,12 @@ impl Run {
     async fn until_over(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> bool {
         loop {
             let now = self.sim.millis();
+            self.act(now);
             if self.is_over(now) {
                 return true;
             }
             if now >= LONGEST_MS {
-                return false;
+                return self.waits_for_a_person();
             }
             let soon = self.last_write + QUIET_MS;
             let next = if soon > now { soon } else { now + 1_000 };
@@ -222,13 +229,28 @@ impl Run {
                 || hooks.outage_until.max(hooks.source_down_until) > now
         });
         let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
-        let quiet = now >= self.last_write + QUIET_MS;
+        // a watch that is silent at rest is given up after 65 seconds
+        let blind = self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| fault.kind.makes_blind()));
+        let quiet = now >= self.last_write + if blind { 2 * QUIET_MS } else { QUIET_MS };
         quiet
             && !waiting
             && self.restart.is_none()
             && self.rival.is_none()
-            && self.next >= self.scenario.script.len()
+            && self.right_again.is_none()
+            && (self.next >= self.scenario.script.len() || self.script_ends(now))
             && !open()
+    }
+
+    /// Whether it stands and says that somebody has to approve it.
+    fn waits_for_a_person(&self) -> bool {
+        let rollout = lock(&self.world).rollout();
+        rollout.and_then(|it| it.status.as_ref()?.phase) == Some(Phase::AwaitingApproval)
+    }
+
+    /// Whether what the script waits for will not come, since somebody has done something else meanwhile.
+    fn script_ends(&self, now: u64) -> bool {
+        let changed = self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| fault.kind.changes_the_end()));
+        changed && self.due.is_none() && now >= self.last_write + 2 * QUIET_MS
     }
 
     /// Waits for whatever comes first: a change, a command, a moment.
@@ -243,6 +265,7 @@ impl Run {
             self.restart.map(|one| one.0),
             self.rival.as_ref().map(|one| one.1),
             self.ready_again,
+            self.right_again,
             self.sim.with(|_, hooks| hooks.next_instant()),
         ];
         let at = moments.into_iter().flatten().filter(|at| *at > now).min().unwrap_or(until);
@@ -285,6 +308,9 @@ impl Run {
         // what cannot be written now is written then
         self.last_write =
             self.last_write.max(self.sim.with(|_, hooks| hooks.outage_until.max(hooks.source_down_until).min(now)));
+        if self.right_again.take_if(|at| *at <= now).is_some() {
+            self.obey(Command::Crash { down: Duration::ZERO, skew: 0 });
+        }
         self.rival.take_if(|one| one.1 <= now);
         if self.ready_again.take_if(|at| *at <= now).is_some() {
             lock(&self.world).set_ready(Color::Green, true);
@@ -378,15 +404,16 @@ impl Run {
             Kind::NodeLost => world.lose_node(Color::Green),
             Kind::TargetUnready => {
                 world.set_ready(Color::Green, false);
-                self.ready_again = Some(now + 10_000);
+                self.ready_again = Some(now + UNREADY_MS);
             }
             Kind::TargetDeleted => {
                 world.user("DELETE", &deployment(Color::Green), &Value::Null);
             }
             Kind::ClockAhead | Kind::ClockBehind => {
                 drop(world);
-                let skew = if kind == Kind::ClockAhead { 3600 } else { -3600 };
+                let skew = if kind == Kind::ClockAhead { CLOCK_JUMP_S } else { -CLOCK_JUMP_S };
                 self.obey(Command::Crash { down: Duration::ZERO, skew });
+                self.right_again = Some(now + CLOCK_WRONG_MS);
             }
             Kind::Term => {
                 if let Some(operator) = &self.operator {

@@ -194,7 +194,8 @@ impl World {
 
     /// The ModelRollout as it is stored. Read anew only when it has changed: it is asked for at every turn.
     pub fn rollout(&mut self) -> Option<Arc<ModelRollout>> {
-        let found = self.sim.with(|server, _| server.get("modelrollout.dev/v1alpha1/modelrollouts", NAMESPACE, NAME))?;
+        let found =
+            self.sim.with(|server, _| server.get("modelrollout.dev/v1alpha1/modelrollouts", NAMESPACE, NAME))?;
         if let Some((object, rollout)) = &self.read
             && Arc::ptr_eq(object, &found)
         {

@@ -168,3 +168,36 @@ fn nothing_is_scaled_down_while_the_controller_follows_a_backend_that_was_put_ba
     world.run(3);
     assert_eq!(world.replicas(Color::Blue), 0);
 }
+
+#[test]
+fn a_canary_that_somebody_deletes_during_the_switch_ends_no_attempt() {
+    let mut world = world();
+    world.run_to("the switch", |world| world.status().attempt.is_some_and(|it| it.step == Step::Promoting));
+    world.seen.canary = Lookup::Missing;
+    world.settle();
+    assert_eq!((world.green_share(), world.told(Reason::CanaryRestored)), (100, 1));
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
+fn what_is_left_of_a_color_is_gone_back_to_when_somebody_scaled_it_down_on_purpose() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(25));
+    world.scale_by("kubectl-scale", Color::Blue, 2);
+    world.deployment(Color::Green).template_hash = "t2".into();
+    world.deployment(Color::Green).template_revision = "2".into();
+    world.settle();
+    let status = world.status();
+    assert_eq!((status.history[0].cause, world.attempt().id), (Some(Cause::RevisionChanged), 2));
+}
+
+#[test]
+fn a_finalizer_does_not_stay_because_something_is_missing() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(25));
+    world.set_ready(Color::Green, 0);
+    world.seen.colors.green.deployment = Lookup::Missing;
+    world.run(60);
+    assert_eq!(world.status().phase, Some(Phase::Invalid));
+    assert!(world.object.metadata.finalizers.is_none());
+}

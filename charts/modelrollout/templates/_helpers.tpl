@@ -61,7 +61,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [update]
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [apps]
   resources: [deployments/scale]
   verbs: [patch]

@@ -85,7 +85,9 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else { return false };
     let from = if readiness::restarting(scene.seen.colors.get(attempt.from)) { 0 } else { from };
     // Whoever asks, and whatever failed, is served by any ready Pod. A mere change of the target needs full capacity.
-    let full = from >= to || from >= attempt.active_replicas;
+    // What somebody scaled down on purpose is full with less.
+    let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
+    let full = from >= to || from >= attempt.active_replicas || complete;
     let enough = to == 0 || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;
@@ -125,20 +127,7 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
         Step::Preparing => attempt.from,
         Step::Stage if nginx => attempt.from,
         Step::Stage | Step::Buffering => attempt.to,
-        // With the canary gone and the backend as it was, somebody (or a rollback of ours that could not be recorded) has
-        // taken everything back. A switch that was asked for by an act may have no canary.
-        Step::Promoting
-            if nginx
-                && !attempt.promote_requested
-                && scene.seen.canary.is_missing()
-                && position == Backend::One(attempt.from) =>
-        {
-            if !awaits_cause(scene, draft, attempt) {
-                accept(scene, draft, attempt, attempt.from);
-            }
-            return true;
-        }
-        // Otherwise a change of the backend is our own in these steps.
+        // A change of the backend is our own in these steps. A canary that is missing is put back when the gates were read.
         Step::Promoting | Step::RollingBack | Step::Restoring => return false,
     };
     if position == Backend::One(expected) {

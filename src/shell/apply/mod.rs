@@ -61,6 +61,11 @@ impl Call {
     }
 }
 
+/// Whether `plan`, which was made from `rollout`, writes anything.
+pub fn writes(rollout: &ModelRollout, plan: &Plan) -> bool {
+    !plan.actions.is_empty() || !plan.after.is_empty() || differs(rollout.status.as_ref(), &plan.status)
+}
+
 /// Carries out `plan`, which was made from `rollout` and `seen`.
 pub async fn apply(ctx: &Context, rollout: Arc<ModelRollout>, seen: &Observed, plan: &Plan) -> Result<Applied, Error> {
     let attempt = rollout.status.as_ref().and_then(|status| status.attempt.as_ref());

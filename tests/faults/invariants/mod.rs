@@ -6,6 +6,8 @@ mod record;
 mod traffic;
 mod writes;
 
+use std::ops::Range;
+
 use modelrollout::api::{Color, ModelRollout};
 use modelrollout_simapi::actors::users::Finished;
 use modelrollout_simapi::client::Call;
@@ -65,7 +67,13 @@ pub struct Invariants {
     disturbed: bool,
     /// Two operators take themselves for leaders.
     rival: bool,
+    /// The operator's clock was ahead.
+    clock_ahead: bool,
     record: record::Record,
+    /// When users may meet what others did, in milliseconds.
+    excused: Vec<(Range<u64>, Range<u64>)>,
+    /// Whom attempts tried, newest last.
+    tried: Since<Color>,
     /// How often the operator made and deleted each object of its own.
     pub made: std::collections::BTreeMap<String, u64>,
     /// Answers of Prometheus that no fault has touched.
@@ -81,9 +89,11 @@ impl Invariants {
     }
 
     /// A fault happens.
-    pub fn fault(&mut self, kind: Kind) {
+    pub fn fault(&mut self, kind: Kind, now: u64) {
+        self.excuse(kind, now);
         self.blind |= kind.makes_blind();
         self.rival |= kind == Kind::Rival;
+        self.clock_ahead |= kind == Kind::ClockAhead;
         self.disturbed |=
             kind.changes_the_end() || matches!(kind, Kind::CanaryDeleted | Kind::CanaryEdited | Kind::Deleted);
     }

@@ -79,6 +79,9 @@ impl Invariants {
             return;
         }
         let Some(attempt) = is.attempt else { return };
+        if self.tried.last().is_none_or(|last| last.1 != attempt.to) {
+            self.tried.push((now, attempt.to));
+        }
         let before = was.attempt.filter(|before| before.id == attempt.id);
         self.buffer(&rollout, &attempt, now);
         self.clock(&attempt, before.as_ref(), now);
@@ -113,12 +116,12 @@ impl Invariants {
     }
 
     /// The target has answered a request.
-    pub fn counted(&mut self, color: Color, started: u64) {
+    pub fn counted(&mut self, color: Color, ended: u64) {
         let Some(attempt) = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.clone()) else {
             return;
         };
         let clock = attempt.stage_started_at.map(|time| time.0.as_millisecond() - crate::names::BASE_MS);
-        if attempt.to == color && clock.is_some_and(|clock| i64::try_from(started).unwrap_or(0) >= clock) {
+        if attempt.to == color && clock.is_some_and(|clock| i64::try_from(ended).unwrap_or(0) >= clock) {
             *self.record.answers.entry((attempt.id, attempt.stage_index)).or_default() += 1;
         }
     }

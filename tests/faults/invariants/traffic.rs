@@ -8,12 +8,16 @@ use modelrollout_simapi::server::{Change, Server};
 use serde_json::Value;
 
 use super::{Invariants, Pair, color_of, objects, text};
-use crate::names::{NAME, SETTLE_MS, is_main};
+use crate::fault::Kind;
+use crate::names::{NAME, SETTLE_MS, UNREADY_MS, is_main};
 
 /// A watch brings news within this, in milliseconds: what was true so recently may be acted on.
 const FRESH: u64 = 250;
 /// The same when a fault keeps news away: a watch that is silent is given up after 35 seconds.
 const BLIND: u64 = 66_000;
+
+/// Within this a loss is noticed, and the ingress controller has followed what was written then, in milliseconds.
+const UNDONE: u64 = 2 * SETTLE_MS;
 
 impl Invariants {
     /// The number of ready endpoints changes.
@@ -85,7 +89,8 @@ impl Invariants {
         let (was, is) = (replicas(old), replicas(&change.new));
         let Some(color) = color_of(&change.name).filter(|_| is < was) else { return };
         let (asked, in_force) = (*self.share().of(color), *self.in_force.of(color));
-        if asked > 0 || in_force > 0.0 {
+        // who believes that the time has come cannot know better
+        if asked > 0 || in_force > 0.0 && !self.clock_ahead {
             let text =
                 format!("{color} is scaled from {was} to {is} with {asked} % asked for and {in_force} % in force");
             self.broken("S2", now, text);
@@ -96,12 +101,12 @@ impl Invariants {
     /// O5: users never fail because of us, and are answered by a color that has, or just had, a share.
     pub fn answered(&mut self, request: &Finished, now: u64) {
         let (kind, began) = (request.kind, request.started_ms);
-        if request.outcome.is_lost() {
+        if request.outcome.is_lost() && !self.is_excused(began) && !self.is_excused(now) {
             self.broken("O5", now, format!("{kind:?} of {began} ms: {:?}, {}", request.outcome, request.why));
         }
         let Some(color) = color_of(&request.service) else { return };
         if request.is_counted() {
-            self.counted(color, began);
+            self.counted(color, now);
         }
         // a controller that is late breaks no promise of ours: the settle time is what we count on, not what we ask of it
         let since = began.saturating_sub(2 * SETTLE_MS);
@@ -113,11 +118,38 @@ impl Invariants {
         let had_share = recent.any(|(_, one)| *one.1.of(color) > 0);
         // In the middle of a reload the workers of ingress-nginx ask the outgoing Service, which is kept for that: only who
         // is on trial must never answer without a share.
-        let attempt = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.as_ref());
-        let on_trial = attempt.is_none_or(|attempt| attempt.to == color);
+        let tried = self.tried.iter().rev().find(|one| one.0 <= began);
+        let on_trial = tried.is_none_or(|tried| tried.1 == color);
         if !had_share && on_trial && !self.named_users() {
             self.broken("O5", now, format!("{color} answered {kind:?} of {began} ms without a share"));
         }
+    }
+
+    /// Somebody takes all Pods of the target, or switches a backend by hand to a Service that ingress-nginx has not named yet:
+    /// what users meet until that can be noticed and undone is not ours.
+    pub fn excuse(&mut self, kind: Kind, now: u64) {
+        // the second holds while nobody else can answer
+        let (until, alone) = match kind {
+            Kind::Switched => (now + UNDONE, now + UNDONE),
+            Kind::TargetUnready | Kind::NodeLost => (now + UNDONE, now + UNREADY_MS + UNDONE),
+            Kind::TargetDeleted => (now + UNDONE, u64::MAX),
+            _ => return,
+        };
+        self.excused.push((now..until, now..alone));
+    }
+
+    fn is_excused(&self, at: u64) -> bool {
+        let alone = self.alone(at);
+        self.excused.iter().any(|one| one.0.contains(&at) || alone && one.1.contains(&at))
+    }
+
+    /// Nobody else can answer, or the rollout that would see to it was deleted.
+    fn alone(&self, now: u64) -> bool {
+        let deleted = self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some());
+        // blue may have come back a moment ago
+        let since = now.saturating_sub(UNDONE);
+        let recent = |index: usize| self.ready.get(index + 1).is_none_or(|next| next.0 >= since);
+        deleted || self.ready.iter().enumerate().any(|(index, one)| one.1.blue == 0 && recent(index))
     }
 
     fn named_users(&self) -> bool {
