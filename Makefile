@@ -47,6 +47,14 @@ test-faults-pairs: ## pairs of faults; goes on where it was ended (FAULTS_SECOND
 test-faults-random: ## 100,000 random schedules of three to eight faults (FAULTS_RUNS=, FAULTS_SECONDS=); goes on where it was ended
 	hack/test-faults random
 
+.PHONY: test-faults-chains
+test-faults-chains: ## chains of specs that are made from the schema: the end is that of the last one (FAULTS_CHAINS=200)
+	hack/test-faults chains
+
+.PHONY: test-faults-live
+test-faults-live: ## the same faults on the local cluster under load, and a leader that is killed or stopped (LIVE_RUNS=200)
+	hack/test-faults live
+
 .PHONY: test-faults-replay
 test-faults-replay: ## replay one run, with all that happened: RUN='promotion w7=lost-reply'
 	@RUN='$(RUN)' hack/test-faults replay

@@ -13,6 +13,7 @@
 )]
 
 mod cluster;
+mod fault_proxy;
 mod harness;
 mod history;
 mod http;
@@ -29,6 +30,7 @@ mod scenarios_edges;
 mod scenarios_faults;
 mod scenarios_gates;
 mod scenarios_ingresses;
+mod scenarios_live_faults;
 mod scenarios_names;
 mod scenarios_paused;
 mod scenarios_plain;

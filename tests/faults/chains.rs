@@ -32,6 +32,8 @@ fn domain(place: &str, name: &str, random: &mut Random) -> Option<Value> {
         "total" => json!(r#"http_requests_total{service="{{service}}"}"#),
         "histogram" => json!(r#"http_request_duration_seconds_bucket{service="{{service}}"}"#),
         "query" => one_of(&["1", r#"sum(http_requests_total{service="{{service}}"})"#]),
+        // who scales nothing waits for a person
+        "replicas" => json!("MatchActive"),
         "source" => json!("default"),
         "quantile" => one_of(&["0.5", "0.9", "0.99"]),
         "confidence" => one_of(&["0.9", "0.95", "0.99"]),
@@ -127,32 +129,37 @@ fn gates(items: &mut [Value]) {
     }
 }
 
-fn spec(random: &mut Random) -> Value {
+/// A spec. What says of blue, which serves, what it is, stays: a rollout whose way back has changed waits for a person.
+fn spec(random: &mut Random, base: &Scenario) -> Value {
     let schema = CRD.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec").expect("a schema").clone();
-    Maker { random }.make(&schema, "", "spec")
+    let mut spec = Maker { random }.make(&schema, "", "spec");
+    spec["blue"] = base.spec["blue"].clone();
+    spec
 }
 
-/// A chain of one to eight specs, and the last of them alone.
+/// A chain of one to eight specs, and the last of them from the start.
 fn chain(seed: u64) -> (Scenario, Scenario) {
     let mut random = Random::new(seed);
     let count = random.between(1, 8);
     let base = Scenario::named("promotion").expect("a scenario");
     let mut script = Vec::new();
     for _ in 0..count {
-        script.push((When::After(random.between(500, 40_000)), Do::Spec(spec(&mut random))));
+        script.push((When::After(random.between(500, 40_000)), Do::Spec(spec(&mut random, &base))));
     }
-    let mut last = spec(&mut random);
+    let mut last = spec(&mut random, &base);
     last["target"] = json!("green");
     last["paused"] = json!(false);
     script.push((When::After(random.between(500, 40_000)), Do::Spec(last.clone())));
     // what an earlier spec made fail is asked for once more
     script.push((When::Rest(1_000), Do::Annotate("modelrollout.dev/retry", "once more")));
     let alone = vec![
-        (When::After(1_000), Do::Spec(last)),
+        (When::After(500), Do::Spec(last.clone())),
         (When::Rest(1_000), Do::Annotate("modelrollout.dev/retry", "once more")),
     ];
     let chained = Scenario { script, serves: Color::Green, ..base.clone() };
-    (chained, Scenario { script: alone, serves: Color::Green, ..base })
+    let mut fresh = base;
+    fresh.spec["target"] = json!("blue");
+    (chained, Scenario { script: alone, serves: Color::Green, ..fresh })
 }
 
 /// What must be the same: not how often it was tried, and not what failed on the way.
@@ -164,6 +171,14 @@ fn end(outcome: &Outcome) -> BTreeMap<&'static str, String> {
 #[test]
 #[ignore = "not all that it finds is mended yet"]
 fn whatever_the_way_the_end_is_that_of_the_last_spec() {
+    if let Some(seed) = std::env::var("FAULTS_CHAIN").ok().and_then(|text| text.parse().ok()) {
+        let (chained, alone) = chain(seed);
+        for scenario in [chained, alone] {
+            let outcome = run(&scenario, &[], SEED, true);
+            println!("{}\n{:#?}\n{:?}", outcome.trace.join("\n"), outcome.end, outcome.violations);
+        }
+        return;
+    }
     let chains = std::env::var("FAULTS_CHAINS").ok().and_then(|text| text.parse().ok()).unwrap_or(200_u64);
     let wrong = std::sync::Mutex::new(Vec::new());
     let next = std::sync::atomic::AtomicU64::new(0);
@@ -184,12 +199,14 @@ fn whatever_the_way_the_end_is_that_of_the_last_spec() {
                     for violation in one.violations.iter().chain(&other.violations) {
                         text += &format!("  {violation:?}\n");
                     }
-                    // a last spec that is refused is none
-                    if one.last_accepted && other.last_accepted && end(&one) != end(&other) {
+                    // A last spec that is refused is none. One that does not promote by itself says nothing of a way on
+                    // which an earlier one has promoted already.
+                    let promotes = other.last_accepted && end(&other)["active"] == "green";
+                    if one.last_accepted && promotes && end(&one) != end(&other) {
                         text += &format!("  chained {:?}\n  alone   {:?}\n", end(&one), end(&other));
                     }
                     if !text.is_empty() {
-                        wrong.lock().unwrap().push(format!("chain {seed}:\n{text}"));
+                        wrong.lock().unwrap().push(format!("FAULTS_CHAIN={seed} make test-faults-chains\n{text}"));
                     }
                 }
             });

@@ -265,6 +265,19 @@ impl Kind {
         matches!(self, CrashBefore60 | CrashAfter60 | Outage30 | Outage300)
     }
 
+    /// How long it lasts at most, until the operator notices and is back, in seconds.
+    pub fn seconds(self) -> u64 {
+        use Kind::*;
+        match self {
+            Outage300 => 300,
+            CrashBefore60 | CrashAfter60 | Stale60 | SourceDown60 | ClockAhead | ClockBehind => 60,
+            Outage30 => 30,
+            // a watch that is silent is begun again
+            Silence | Skip => 65,
+            _ => 15,
+        }
+    }
+
     /// Whether the operator cannot know better for a while: what it sees is old.
     pub fn makes_blind(self) -> bool {
         use Kind::*;

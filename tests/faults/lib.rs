@@ -39,15 +39,11 @@ use search::{Reference, SEED, references, search};
 const ALL: [Class; 7] =
     [Class::Write, Class::Read, Class::Lease, Class::Note, Class::Event, Class::Query, Class::Instant];
 
-/// What the normal run tries. Events and moments are tried by `FAULTS_CLASS=event` and `FAULTS_CLASS=instant`: not all that
-/// they find is mended yet.
-const CLEAN: [Class; 5] = [Class::Write, Class::Read, Class::Lease, Class::Note, Class::Query];
-
-/// The one that `FAULTS_CLASS` names, or those of the normal run.
+/// The one that `FAULTS_CLASS` names, or all.
 fn classes() -> Vec<Class> {
     let wanted = std::env::var("FAULTS_CLASS").unwrap_or_default();
     if wanted.is_empty() {
-        return CLEAN.to_vec();
+        return ALL.to_vec();
     }
     ALL.into_iter().filter(|class| format!("{class:?}").to_lowercase() == wanted).collect()
 }

@@ -351,6 +351,9 @@ impl Run {
         if let When::After(wait) = when {
             return Some(wait);
         }
+        if let When::Rest(wait) = when {
+            return (!is_moving(rollout?) && now >= self.last_write + QUIET_MS / 2).then_some(wait);
+        }
         let status = rollout?.status.as_ref()?;
         let attempt = status.attempt.as_ref()?;
         let share = self.sim.with(|_, hooks| *hooks.invariants.share().of(attempt.to));
@@ -364,8 +367,7 @@ impl Run {
         let (come, wait) = match when {
             When::At(step, wait) => (attempt.open && attempt.step == step, wait),
             When::InStage(weight, wait) => (in_stage(weight), wait),
-            When::After(wait) => (true, wait),
-            When::Rest(wait) => (!is_moving(rollout?) && now >= self.last_write + QUIET_MS / 2, wait),
+            When::After(wait) | When::Rest(wait) => (true, wait),
             When::Ended(wait) => (!attempt.open && status.history.len() > self.attempts_ended, wait),
         };
         come.then_some(wait)

@@ -70,6 +70,8 @@ pub struct Invariants {
     /// The operator's clock was ahead.
     clock_ahead: bool,
     record: record::Record,
+    /// When the last fault and what it leads to is over.
+    over_at: u64,
     /// When users may meet what others did, in milliseconds.
     excused: Vec<(Range<u64>, Range<u64>)>,
     /// Whom attempts tried, newest last.
@@ -91,6 +93,7 @@ impl Invariants {
     /// A fault happens.
     pub fn fault(&mut self, kind: Kind, now: u64) {
         self.excuse(kind, now);
+        self.over_at = self.over_at.max(now + kind.seconds() * 1000);
         self.blind |= kind.makes_blind();
         self.rival |= kind == Kind::Rival;
         self.clock_ahead |= kind == Kind::ClockAhead;

@@ -7,6 +7,7 @@ use modelrollout::api::reasons::{Cause, Step};
 use modelrollout::api::{Attempt, Color, ModelRollout};
 
 use super::Invariants;
+use crate::world::SCRAPE_MS;
 
 /// What is remembered of earlier records.
 #[derive(Default)]
@@ -68,6 +69,9 @@ impl Invariants {
                 self.record.failed.clear();
             }
         }
+        if !ours {
+            self.over_at = self.over_at.max(now);
+        }
         let was = old.and_then(|old| old.status.clone()).unwrap_or_default();
         let is = rollout.status.clone().unwrap_or_default();
         let acts =
@@ -98,7 +102,7 @@ impl Invariants {
                 .spec
                 .gates
                 .iter()
-                .filter(|gate| gate.error_rate.is_some())
+                .filter(|gate| gate.error_rate.is_some() && !gate.dry_run)
                 .filter_map(|gate| gate.min_samples)
                 .max();
             let answers = self.record.answers.get(&(before.id, before.stage_index)).copied().unwrap_or(0);
@@ -113,6 +117,7 @@ impl Invariants {
             self.record.answers_before = self.good_answers;
         }
         self.left(&attempt, before.as_ref(), now);
+        self.kept_too_long(&attempt, before.as_ref(), now);
     }
 
     /// The target has answered a request.
@@ -121,7 +126,9 @@ impl Invariants {
             return;
         };
         let clock = attempt.stage_started_at.map(|time| time.0.as_millisecond() - crate::names::BASE_MS);
-        if attempt.to == color && clock.is_some_and(|clock| i64::try_from(ended).unwrap_or(0) >= clock) {
+        // Counters are counted from their last sample before the clock on, and that is later than the share.
+        let ended = i64::try_from(ended + SCRAPE_MS).unwrap_or(0);
+        if attempt.to == color && clock.is_some_and(|clock| ended >= clock) {
             *self.record.answers.entry((attempt.id, attempt.stage_index)).or_default() += 1;
         }
     }
@@ -135,6 +142,16 @@ impl Invariants {
         *known = (setting, attempt.buffer_ends_at.clone());
         if earlier && same && attempt.open {
             self.broken("S3", now, "the end of the buffer moves to an earlier moment");
+        }
+    }
+
+    /// L5: half a minute after its buffer, or after what kept everybody from ending it, nobody keeps the old color any more.
+    fn kept_too_long(&mut self, attempt: &Attempt, before: Option<&Attempt>, now: u64) {
+        let promoted = !attempt.open && attempt.cause.is_none() && before.is_some_and(|before| before.open);
+        let Some(ends) = attempt.buffer_ends_at.as_ref().filter(|_| promoted && !self.disturbed) else { return };
+        let ends = u64::try_from(ends.0.as_millisecond() - crate::names::BASE_MS).unwrap_or(0).max(self.over_at);
+        if now > ends + 30_000 {
+            self.broken("L5", now, format!("the old color was kept for {} s too long", (now - ends) / 1000));
         }
     }
 
