@@ -346,7 +346,7 @@ words! {
         Resumed,
         /// The share was set by `spec.manualWeight`.
         ManualWeight,
-        /// The live color has no ready Pod and the target is ready.
+        /// The live color has no ready Pod and the target is ready, or the operator starts the live color again.
         LiveNotReady,
         /// The color that a rollback would go to changed.
         RollbackTargetChanged,
@@ -378,7 +378,8 @@ words! {
         CanaryRestored,
         /// Somebody else switched the backend to a color that can carry the traffic.
         ExternalSwitch,
-        /// Somebody else switched the backend to a color that cannot carry the traffic; it was written back.
+        /// The backend was switched to a color that cannot carry the traffic, or by a write of ours that came late; it was
+        /// written back.
         BackendRestored,
         /// Somebody else keeps changing a field of ours.
         FieldConflict,

@@ -36,6 +36,7 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
         let ended = draft.stored.attempt.as_ref().and_then(|attempt| attempt.ended_at.as_ref()).map(|ended| ended.0);
         let since = if switching { Some(deleted) } else { ended };
         let settled = since.map_or(deleted, |since| time::after(since, seen.settle));
+        let settled = seen.follows_until(now).map_or(settled, |until| until.max(settled));
         if now < settled {
             draft.wake_at(settled);
         } else {

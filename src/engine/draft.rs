@@ -1,13 +1,19 @@
 //! The plan while it is being made: what every step of the engine reads (`Scene`) and adds to (`Draft`).
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::observed::{IngressSeen, Lookup, Observed};
 use super::plan::{Action, Need, Note, Order};
 use super::rollout::Rollout;
+use super::time;
 use super::traffic::{self, Backend};
 use crate::api::reasons::{ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color, GateStatus, ModelRolloutStatus};
+
+/// A leader that stood still for longer than this is taken for somebody else.
+const LATE: Duration = Duration::from_mins(1);
 
 /// What is given: the settings, the facts and the time.
 #[derive(Clone, Copy)]
@@ -33,11 +39,14 @@ impl<'a> Scene<'a> {
 
     /// The first named Ingress that has a path with `color`'s Service.
     pub fn first_naming(self, color: Color) -> Option<&'a IngressSeen> {
-        let names = |main: &IngressSeen| {
-            let backend = traffic::backend(self.rollout, [main]);
-            backend == Backend::Mixed || backend == Backend::One(color)
-        };
-        self.mains().into_iter().find(|main| names(main))
+        self.mains().into_iter().find(|main| traffic::backend(self.rollout, [*main]).names(color))
+    }
+
+    /// Whether it was the operator that moved traffic to `color`, so shortly after `decided` that it may have been a leader
+    /// that stood still meanwhile. Every Ingress has to say so: one that is changed by hand takes the others along.
+    pub fn came_late(self, color: Color, decided: Timestamp) -> bool {
+        let mut naming = self.mains().into_iter().filter(|main| traffic::backend(self.rollout, [*main]).names(color));
+        naming.all(|main| main.rules_by_us.is_some_and(|at| at <= time::after(decided, LATE)))
     }
 
     /// Who sets the replicas of `color`'s Deployment instead of us.

@@ -59,16 +59,6 @@ pub fn lasting(plan: &mut Draft, now: Timestamp) -> Option<String> {
     Some(message)
 }
 
-/// Whether a controller may still be following the last write back: until then nothing is scaled down.
-pub fn following(plan: &mut Draft, now: Timestamp, settle: Duration) -> bool {
-    let newest = plan.status.drift.iter().filter_map(|drift| drift.times.first()).map(|at| at.0).max();
-    // the time on record is rounded down to a second
-    let until = newest.map(|at| time::after(time::after(at, settle), Duration::from_secs(1)));
-    let Some(until) = until.filter(|until| now < *until) else { return false };
-    plan.wake_at(until);
-    true
-}
-
 fn conflict(drift: &Drift, times: usize) -> String {
     format!(
         "{} changed Ingress {} {times} times within 10 minutes: let it ignore the backend (Argo CD: ignoreDifferences with jqPathExpressions .spec.rules[].http?.paths[]?.backend.service.name; Flux: the annotation kustomize.toolkit.fluxcd.io/ssa: IfNotPresent)",
@@ -78,7 +68,7 @@ fn conflict(drift: &Drift, times: usize) -> String {
 
 /// Who switched the backend of `ingress`, as far as that can be told: whoever wrote its rules last.
 pub fn switcher(ingress: &IngressSeen) -> &str {
-    if ingress.rules_by_us {
+    if ingress.rules_by_us.is_some() {
         return "the operator itself, which went back and could not put the cause on record,";
     }
     manager(ingress)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::time;
 use crate::api::reasons::{JobOutcome, Reason, Span};
 use crate::api::{Color, Evidence, names};
 
@@ -83,6 +84,16 @@ pub struct Observed {
     pub elder: Option<String>,
     /// Time that the ingress controller is given to follow a write.
     pub settle: Duration,
+}
+
+impl Observed {
+    /// Until when a controller may still be following our last change of a backend; none if that is over.
+    pub fn follows_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let written = self.ingresses.values().filter_map(Lookup::found).filter_map(|main| main.rules_by_us).max()?;
+        // the time on record is rounded down to a second
+        let until = time::after(written, self.settle + Duration::from_secs(1));
+        Some(until).filter(|until| now < *until)
+    }
 }
 
 /// One side.
@@ -282,8 +293,8 @@ pub struct IngressSeen {
     pub tls: Vec<TlsSeen>,
     /// Field managers of the object, newest write first, for messages.
     pub managers: Vec<String>,
-    /// Whether the operator was the last to write its rules, with the backends in them.
-    pub rules_by_us: bool,
+    /// When the operator wrote its rules, with the backends in them; none if somebody else wrote them later.
+    pub rules_by_us: Option<Timestamp>,
 }
 
 impl IngressSeen {

@@ -66,8 +66,8 @@ pub fn at_least_known(seen: &ColorSeen) -> Option<i32> {
     })
 }
 
-/// Whether the operator has just set the replicas and the Deployment's controller has not looked yet. After a scale-down and
-/// up in quick succession the Pods that are still listed may be those that the scale-down takes away.
+/// Whether the replicas are of the operator's making and the Deployment's controller has yet to look at its newest change.
+/// After a scale-down and up in quick succession the Pods that are still listed may be those that the scale-down takes away.
 pub fn restarting(seen: &ColorSeen) -> bool {
     let fresh = |it: &DeploymentSeen| it.scaled_by_us && it.observed_generation < it.generation;
     seen.deployment.found().is_some_and(fresh)

@@ -23,7 +23,8 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Pro
     let result = decide(scene, draft, asked, clean);
     // What is missing may stay missing: an object without anything of ours in the cluster needs no finalizer.
     let missing = |problem: &Problem| problem.reason != Reason::Unreadable;
-    if clean && scene.rollout.has_finalizer && result.as_ref().is_err_and(missing) {
+    let free = clean && scene.rollout.has_finalizer && !draft.actions.contains(&Action::RemoveFinalizer);
+    if free && result.as_ref().is_err_and(missing) {
         draft.actions.push(Action::RemoveFinalizer);
     }
     result
@@ -39,7 +40,9 @@ fn decide(scene: Scene<'_>, draft: &mut Draft, asked: &Asked, clean: bool) -> Re
         (None, Backend::One(serving)) => adopt(scene, draft, serving),
         (None, _) => return Err(preflight::ambiguous(scene.rollout)),
     };
-    revive(scene, draft, active);
+    if revive(scene, draft, active) {
+        return Ok(());
+    }
     if restore::candidate(draft, active).is_some() {
         // Whether one can go back hangs on the other color's prompt.
         draft.need.prompts.extend(Color::BOTH);
@@ -81,13 +84,16 @@ fn standby(scene: Scene<'_>, color: Color) -> Result<(), Problem> {
 }
 
 /// Nobody scales the color that serves to nothing through us: if it came to that (a scale-down that a leader sent before it
-/// stood still, a switch by hand right after one), its Pods are started again.
-fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) {
-    let Some(replicas) = draft.status.attempt.as_ref().map(|last| last.active_replicas) else { return };
-    if scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas) {
+/// stood still, a switch by hand right after one), its Pods are started again, and nothing else is done before.
+fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
+    let Some(replicas) = draft.status.attempt.as_ref().map(|last| last.active_replicas) else { return false };
+    let revives = scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas);
+    if revives {
         let message = format!("{active} carries the traffic and was scaled to 0 by the operator: it is started again");
-        draft.warn(Reason::LiveNotReady, format!("StartAgain{active}"), message);
+        draft.warn(Reason::LiveNotReady, format!("StartAgain{active}"), message.clone());
+        draft.stand(Phase::Holding, Reason::LiveNotReady, message);
     }
+    revives
 }
 
 fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {
@@ -106,9 +112,10 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
     let Some(changed) = scene.first_naming(other) else { return active };
     draft.order = Order::TrafficFirst;
     let answers = |color| readiness::at_least_known(scene.seen.colors.get(color)).unwrap_or(0) > 0;
-    if changed.rules_by_us && answers(active) {
+    let ended = draft.status.attempt.as_ref().and_then(|last| last.ended_at.as_ref()).map(|ended| ended.0);
+    if ended.is_some_and(|ended| scene.came_late(other, ended)) && answers(active) {
         // A leader that stood still for longer than its lease lasted has written what another one had decided against.
-        write_back(scene, draft, active, changed, &format!("{other}, which is not its turn"));
+        write_back(scene, draft, active, changed, LATE);
         return active;
     }
     if answers(other) {
@@ -121,28 +128,28 @@ fn follow(scene: Scene<'_>, draft: &mut Draft, active: Color) -> Color {
         draft.set_active(other);
         return other;
     }
-    write_back(scene, draft, active, changed, &format!("{other}, which has no ready Pod"));
+    write_back(scene, draft, active, changed, "has no ready Pod");
     active
 }
 
-/// Writes the backend back to `to`, unless somebody keeps changing it.
-pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, what: &str) {
-    let ours = changed.rules_by_us;
-    let manager = if ours { "a late write of the operator" } else { drift::manager(changed) }.to_owned();
-    match drift::write_back(draft, scene.now, &changed.name, &manager) {
+/// Why a write of our own is taken back.
+pub const LATE: &str = "was decided against meanwhile";
+
+/// Writes the backend back to `to`, unless somebody keeps changing it. `why`: what is wrong with the other color.
+pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &IngressSeen, why: &str) {
+    let ours = changed.rules_by_us.is_some();
+    let who = if ours { "a late write of the operator itself" } else { drift::manager(changed) }.to_owned();
+    let what = format!("{}, which {why}", to.other());
+    match drift::write_back(draft, scene.now, &changed.name, &who) {
         Ok(()) => {
             // A write that fails is not on record, and so is tried again at once.
             draft.order = Order::TrafficFirst;
             draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), to.other(), false));
-            let mut message = format!(
-                "{manager} changed the backend of Ingress {} to {what}; it is written back to {to}",
-                changed.name
-            );
-            if !ours {
-                message += &format!(
-                    ". If {manager} is a Git tool, let it ignore .spec.rules[].http?.paths[]?.backend.service.name"
-                );
-            }
+            let name = &changed.name;
+            let advice =
+                if ours { String::new() } else { format!(". If {who} is a Git tool, let it ignore {BACKENDS}") };
+            let message =
+                format!("{who} changed the backend of Ingress {name} to {what}; it is written back to {to}{advice}");
             draft.warn(Reason::BackendRestored, "RestoreBackend", message.clone());
             draft.stand(Phase::Holding, Reason::BackendRestored, message);
         }
@@ -152,6 +159,9 @@ pub fn write_back(scene: Scene<'_>, draft: &mut Draft, to: Color, changed: &Ingr
         }
     }
 }
+
+/// Where the backends of an Ingress are, as Git tools name it.
+const BACKENDS: &str = ".spec.rules[].http?.paths[]?.backend.service.name";
 
 /// Nothing is left to do; what is worth knowing is told.
 fn at_target(scene: Scene<'_>, draft: &mut Draft, active: Color) {
@@ -204,8 +214,8 @@ fn clean_up(scene: Scene<'_>, draft: &mut Draft) -> bool {
     if let Some(anchor) = ours(&scene.seen.anchor) {
         clean = false;
         let ended = draft.status.attempt.as_ref().and_then(|attempt| attempt.ended_at.as_ref()).map(|time| time.0);
-        let settled = time::after(ended.unwrap_or(scene.now), scene.seen.settle);
-        if ended.is_some() && scene.now < settled {
+        let settled = ended.map(|ended| time::after(ended, scene.seen.settle)).filter(|settled| scene.now < *settled);
+        if let Some(settled) = settled.max(scene.seen.follows_until(scene.now)) {
             draft.wake_at(settled);
         } else if !anchor.deleting {
             draft.actions.push(nginx::remove(&anchor, false));
@@ -234,8 +244,11 @@ fn drain(scene: Scene<'_>, draft: &mut Draft, active: Color) {
         draft.status.attempt = Some(attempt);
         return;
     };
-    let quiet = drift::lasting(draft, scene.now).is_none() && !drift::following(draft, scene.now, scene.seen.settle);
-    if scales && !scene.rollout.paused && quiet {
+    if let Some(until) = scene.seen.follows_until(scene.now) {
+        draft.wake_at(until);
+        return;
+    }
+    if scales && !scene.rollout.paused && drift::lasting(draft, scene.now).is_none() {
         draft.actions.push(attempt::scale_down(scene, color, attempt.replicas_before, deployment));
     }
 }

@@ -17,7 +17,6 @@ use super::error::Error;
 use super::fresh::compare;
 use super::observe::observe;
 use super::triggers::{Handle, Key, Mirror};
-use crate::api::ModelRollout;
 use crate::engine;
 use crate::engine::observed::Lookup;
 use crate::engine::plan::Order;
@@ -93,18 +92,9 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let seen = observe(ctx, &rollout);
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
         let urgent = plan.order == Order::TrafficFirst;
-        let open = is_open(&rollout);
-        if ctx.compared.never(key) {
-            if open || writes(&rollout, &plan) {
-                // who can say what was decided before we began, so it is as urgent as a rollback
-                compare(ctx, key, &rollout).await.map_err(|error| Failed { error, urgent: true })?;
-                continue;
-            }
-        } else if open && ctx.compared.due(key).is_some_and(|due| due <= Instant::now()) {
-            if let Err(error) = compare(ctx, key, &rollout).await {
-                ctx.compared.put_off(key);
-                tracing::warn!(namespace = key.namespace, rollout = key.name, %error, "nothing was compared");
-            }
+        if !ctx.compared.has(key) && writes(&rollout, &plan) {
+            // who knows what was decided before we began: it is as urgent as a rollback
+            compare(ctx, key).await.map_err(|error| Failed { error, urgent: true })?;
             continue;
         }
         let applied = apply(ctx, Arc::clone(&rollout), &seen, &plan).await;
@@ -125,16 +115,10 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
             return Ok(Action::await_change());
         }
         if !applied.wrote && !watches_changed {
-            let due = ctx.compared.due(key).filter(|_| is_open(&rollout));
-            let due = due.map_or(RESYNC * 2, |due| due.saturating_duration_since(Instant::now()));
-            return Ok(Action::requeue(wait(plan.wake, ctx.clock.precise(), key).min(due)));
+            return Ok(Action::requeue(wait(plan.wake, ctx.clock.precise(), key)));
         }
     }
     Ok(Action::requeue(AFTER_PASSES))
-}
-
-fn is_open(rollout: &ModelRollout) -> bool {
-    rollout.status.as_ref().and_then(|status| status.attempt.as_ref()).is_some_and(|attempt| attempt.open)
 }
 
 /// Until `wake`, and never longer than a resync, which differs from object to object.

@@ -184,13 +184,13 @@ fn managers(meta: &ObjectMeta) -> Vec<String> {
     names
 }
 
-/// Whether we wrote the rules of an Ingress last. They are owned as a whole: whoever changes one of them owns all.
-fn rules_by_us(meta: &ObjectMeta) -> bool {
+/// When we wrote the rules of an Ingress, if nobody did later. They are owned as a whole: whoever changes one owns all.
+fn rules_by_us(meta: &ObjectMeta) -> Option<Timestamp> {
     let owns = |entry: &&ManagedFieldsEntry| {
         entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer("/f:spec/f:rules")).is_some()
     };
     let newest = meta.managed_fields.iter().flatten().filter(owns).max_by_key(|it| it.time.as_ref().map(|at| at.0));
-    newest.is_some_and(|entry| entry.manager.as_deref() == Some(MANAGER_TRAFFIC))
+    newest.filter(|entry| entry.manager.as_deref() == Some(MANAGER_TRAFFIC))?.time.as_ref().map(|time| time.0)
 }
 
 impl From<&Pod> for PodSeen {

@@ -17,16 +17,14 @@ use tokio::time::Instant;
 use super::convert::{JobRead, PodSeen, PodTemplateRead, job_labels, ready_targets};
 use super::stores::{Put, Store, Stores};
 use super::triggers::{Key, Triggers};
-use super::watches::{Change, feed, stream};
+use super::watches::{Change, WATCH_SECONDS, feed, stream};
 use crate::api::names::LABEL_ROLLOUT_UID;
 use crate::api::{Color, ModelRollout};
 use crate::engine::observed::{JobSeen, Labels, Lookup, NOT_YET, PodsSeen, PromptSeen};
 use crate::engine::plan::Need;
 use crate::ops::metrics::Metrics;
 
-/// A lost event is made up for within this and five seconds.
-const WATCH_SECONDS: u32 = 30;
-/// Prompts are watched at rest too, when nothing may be asked often.
+/// Prompts are watched at rest too, one watch for each: that is no reason to ask often.
 const PROMPT_WATCH_SECONDS: u32 = 290;
 /// How many reasons of Pods that are not ready are told.
 const REASONS: usize = 3;

@@ -31,7 +31,7 @@ pub fn ingress(name: &str, service: &str) -> IngressSeen {
         paths: vec![path],
         tls: Vec::new(),
         managers: Vec::new(),
-        rules_by_us: false,
+        rules_by_us: None,
     }
 }
 

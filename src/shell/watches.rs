@@ -30,8 +30,8 @@ use crate::ops::metrics::Metrics;
 const PAGE: u32 = 50;
 
 /// How long a watch lasts before it is begun again from where it was, in seconds; five more without a word, and the client
-/// ends it itself. So a connection that died in silence is noticed about as soon as a person wonders.
-const SECONDS: u32 = 60;
+/// ends it itself. So a connection that died in silence is noticed before a person wonders.
+pub const WATCH_SECONDS: u32 = 30;
 
 /// What a watch learned.
 pub enum Change<'a, T> {
@@ -113,7 +113,7 @@ pub async fn run(ctx: Arc<Context>, scopes: Vec<String>) {
 }
 
 fn base() -> watcher::Config {
-    watcher::Config::default().timeout(SECONDS).page_size(PAGE)
+    watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE)
 }
 
 async fn rollouts(ctx: Arc<Context>, scope: String) {
@@ -220,7 +220,8 @@ fn trigger<T>(ctx: &Context, change: &Changed<'_, T>, concerned: impl Fn(&ModelR
     }
 }
 
-fn trigger_all_of(ctx: &Context, namespace: &str) {
+/// Looks at every rollout of `namespace` soon.
+pub fn trigger_all_of(ctx: &Context, namespace: &str) {
     ctx.stores.rollouts.list(namespace).iter().for_each(|rollout| ctx.triggers.fire(Key::of(rollout)));
 }
 

@@ -289,8 +289,8 @@ impl Shared {
     /// Somebody else changes the object that a request is about.
     async fn change_first(&self, path: &str) {
         let object = path.strip_suffix("/status").or_else(|| path.strip_suffix("/scale")).unwrap_or(path);
-        let text = self.began.elapsed().as_millis().to_string();
-        let patch = json!({ "metadata": { "annotations": { "e2e/somebody": text } } });
+        let now = self.began.elapsed().as_millis().to_string();
+        let patch = json!({ "metadata": { "annotations": { "e2e/somebody": now } } });
         let request = axum::http::Request::patch(object)
             .header(header::CONTENT_TYPE, "application/merge-patch+json")
             .body(patch.to_string().into_bytes());
@@ -398,7 +398,7 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     if let Some(place) = seen {
         let entry = &mut shared.log.lock().unwrap()[place];
         entry.done = status.is_success();
-        entry.line += &format!(" -> {}", status.as_u16());
+        entry.line = format!("{} -> {}", entry.line, status.as_u16());
     }
     match kind {
         Some(Kind::CrashAfter(seconds)) => return shared.crash(seconds).await,

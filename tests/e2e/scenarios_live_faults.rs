@@ -47,7 +47,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Numbers by chance that are the same for the same seed (SplitMix64).
+/// Numbers by chance that are the same for the same seed (`SplitMix64`).
 struct Chance(u64);
 
 impl Chance {

@@ -338,9 +338,10 @@ fn a_way_back_that_could_not_be_recorded_is_blamed_on_nobody_else() {
     world.run_to("the buffer", buffering);
     world.run(10);
     // the write of the traffic went through, that of the status did not, and what was judged is forgotten
+    let now = world.now;
     let main = world.main();
     main.paths[0].service = Some("bot-blue".into());
-    main.rules_by_us = true;
+    main.rules_by_us = Some(now);
     world.settle();
     assert_eq!(world.attempt().cause, Some(Cause::ExternalSwitch));
     assert!(world.message().contains("the operator itself, which went back"), "{}", world.message());

@@ -125,9 +125,10 @@ fn a_late_switch_of_a_leader_that_stood_still_is_undone() {
     world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
     world.run_to("the way back", rolled_back);
     let late = |world: &mut World| {
+        let now = world.now;
         let main = world.main();
         main.paths[0].service = Some("bot-green".into());
-        main.rules_by_us = true;
+        main.rules_by_us = Some(now);
         world.settle();
         assert_eq!((world.backend().as_str(), world.told(Reason::ExternalSwitch)), ("bot-blue", 0));
     };
@@ -200,4 +201,49 @@ fn a_finalizer_does_not_stay_because_something_is_missing() {
     world.run(60);
     assert_eq!(world.status().phase, Some(Phase::Invalid));
     assert!(world.object.metadata.finalizers.is_none());
+}
+
+#[test]
+fn a_switch_by_hand_stays_one_when_the_others_that_follow_are_not_on_record() {
+    let mut world = world();
+    world.add_second_ingress();
+    world.run_to("the buffer", buffering);
+    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
+    world.scale_by("kubectl-scale", Color::Blue, 4);
+    world.run(300);
+    // the second Ingress follows, and the process dies before that is on record
+    world.named("bot").paths[0].service = Some("bot-blue".into());
+    world.die_after = Some(world.writes + 1);
+    world.run(30);
+    assert_eq!((world.backend().as_str(), world.told(Reason::ExternalSwitch)), ("bot-blue", 1));
+    assert_eq!(world.told(Reason::BackendRestored), 0);
+}
+
+#[test]
+fn a_way_back_that_is_half_done_or_leads_to_no_pods_is_not_waited_with() {
+    let mut world = world();
+    world.add_second_ingress();
+    world.run_to("the buffer", buffering);
+    world.run(10);
+    world.metrics_up = false;
+    world.seen.readings.clear();
+    let now = world.now;
+    let main = world.named("bot");
+    main.paths[0].service = Some("bot-blue".into());
+    main.rules_by_us = Some(now);
+    world.run(2);
+    assert_eq!(world.backend(), "bot-blue", "the other one follows");
+
+    let mut world = World::new(SPEC);
+    world.run_to("the buffer", buffering);
+    world.run(10);
+    world.metrics_up = false;
+    world.seen.readings.clear();
+    world.set_ready(Color::Blue, 0);
+    let now = world.now;
+    let main = world.main();
+    main.paths[0].service = Some("bot-blue".into());
+    main.rules_by_us = Some(now);
+    world.run(2);
+    assert_eq!(world.backend(), "bot-green", "nobody answers on blue");
 }

@@ -279,7 +279,7 @@ impl World {
     pub fn named(&mut self, name: &str) -> &mut IngressSeen {
         match self.seen.ingresses.get_mut(name) {
             Some(Lookup::Found(main)) => {
-                main.rules_by_us = false;
+                main.rules_by_us = None;
                 main
             }
             _ => panic!("no Ingress {name}"),
@@ -426,7 +426,8 @@ impl World {
                     assert_eq!(path.service.as_ref(), Some(&switch.from));
                     path.service = Some(switch.to.clone());
                 }
-                self.named(ingress).rules_by_us = true;
+                let now = self.now;
+                self.named(ingress).rules_by_us = Some(now);
                 let anchor =
                     self.seen.anchor.found().is_some_and(|anchor| {
                         anchor.paths.iter().any(|path| path.service == Some(paths[0].from.clone()))
@@ -517,7 +518,7 @@ impl World {
                 .collect(),
             tls: want.tls.clone(),
             managers: vec![names::MANAGER_TRAFFIC.into()],
-            rules_by_us: true,
+            rules_by_us: Some(self.now),
         });
         if canary {
             let weight = traffic::nginx::weight(self.seen.canary.found().expect("just written"));
@@ -668,7 +669,7 @@ pub fn main_ingress(service: &str) -> IngressSeen {
         }],
         tls: vec![],
         managers: vec!["kubectl-edit".into()],
-        rules_by_us: false,
+        rules_by_us: None,
     }
 }
 

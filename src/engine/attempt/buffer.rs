@@ -48,7 +48,11 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         draft.stand(Phase::Buffering, Reason::FieldConflict, format!("{message}; {} stays up meanwhile", attempt.from));
         return;
     }
-    if !clean || drift::following(draft, scene.now, scene.seen.settle) {
+    if !clean {
+        return;
+    }
+    if let Some(until) = scene.seen.follows_until(scene.now) {
+        draft.wake_at(until);
         return;
     }
     if let Lookup::Unreadable(why) = &scene.seen.colors.get(attempt.from).deployment {

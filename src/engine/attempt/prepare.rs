@@ -63,7 +63,7 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
         // The controller may still be following the last switch.
         let ended =
             draft.status.history.first().map(|last| time::after(last.ended_at.0, seen.settle + Duration::from_secs(1)));
-        match ended.filter(|settled| scene.now < *settled) {
+        match ended.filter(|settled| scene.now < *settled).max(seen.follows_until(scene.now)) {
             Some(settled) => draft.wake_at(settled),
             None if !anchor.deleting => draft.actions.push(nginx::remove(anchor, false)),
             None => {}
@@ -125,20 +125,24 @@ pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: 
 
 /// Who has to give the target the Pods that it lacks, if it is not us.
 pub fn hint(scene: Scene<'_>, attempt: &Attempt) -> String {
-    let deployment = &scene.rollout.side(attempt.to).deployment;
-    let (namespace, replicas) = (&scene.rollout.namespace, attempt.active_replicas.max(1));
-    let command = format!("kubectl scale -n {namespace} deployment {deployment} --replicas={replicas}");
+    let command = command(scene, attempt.to, attempt.active_replicas);
     match scene.autoscaler(attempt.to) {
         Some(autoscaler) => format!(
-            "; HorizontalPodAutoscaler {autoscaler} sets its replicas, so the operator does not: raise its minReplicas, and scale a Deployment at 0 up once: {command}"
+            "; HorizontalPodAutoscaler {autoscaler} sets its replicas, so the operator does not: raise its minReplicas, and scale a Deployment at 0 up once{command}"
         ),
         None if !scene.rollout.match_active => {
-            format!("; spec.prepare.replicas is Leave, so the operator scales nothing: {command}")
+            format!("; spec.prepare.replicas is Leave, so the operator scales nothing{command}")
         }
         None => set_by_others(scene, attempt)
             .map(|written| format!("; {} set its replicas", written.manager))
             .unwrap_or_default(),
     }
+}
+
+/// `: ` and the command that scales `color` by hand.
+pub fn command(scene: Scene<'_>, color: Color, replicas: i32) -> String {
+    let (namespace, deployment) = (&scene.rollout.namespace, &scene.rollout.side(color).deployment);
+    format!(": kubectl scale -n {namespace} deployment {deployment} --replicas={}", replicas.max(1))
 }
 
 /// Who else has set the target's replicas since the attempt began.

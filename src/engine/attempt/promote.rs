@@ -65,10 +65,10 @@ fn switch(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt) {
             draft.stand(Phase::Holding, reason, message);
             return;
         }
-        if !attempt.promote_requested && share::unread(scene, draft) {
+        if let Some((reason, why)) = share::unread(scene, draft).filter(|_| !attempt.promote_requested) {
             // A process that has just begun does not know whether a gate has failed since.
-            let message = "the switch waits until the gates have been read once more";
-            draft.stand(Phase::Holding, Reason::NoData, message);
+            let message = format!("the switch waits until the gates have been read once more: {why}");
+            draft.stand(Phase::Holding, reason, message);
             return;
         }
         if let Err(why) = capacity(scene, attempt, 100) {

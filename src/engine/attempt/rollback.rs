@@ -1,6 +1,6 @@
 //! Going back: traffic first, then status, Events and clean-up.
 
-use super::{end, own, prepare, restore, share};
+use super::{end, own, prepare, restore, share, stage};
 use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
@@ -11,6 +11,7 @@ use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::rest;
 use crate::engine::rollout::Dialect;
+use crate::engine::time;
 use crate::engine::traffic::{self, Backend, nginx};
 
 /// Takes all traffic back to the color that had it, and ends the attempt.
@@ -83,7 +84,10 @@ pub fn what_next(scene: Scene<'_>, attempt: &Attempt, message: &str) -> String {
 fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Cause, message: &str) -> bool {
     let ready = |color: Color| readiness::at_least_known(scene.seen.colors.get(color));
     let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else { return false };
-    let from = if readiness::restarting(scene.seen.colors.get(attempt.from)) { 0 } else { from };
+    // From the end of the buffer on we may have scaled it down and up again a moment ago.
+    let ends = attempt.buffer_started_at.as_ref().map(|start| time::after(start.0, scene.rollout.buffer));
+    let over = ends.is_some_and(|ends| scene.now >= ends);
+    let from = if over && readiness::restarting(scene.seen.colors.get(attempt.from)) { 0 } else { from };
     // Whoever asks, and whatever failed, is served by any ready Pod. A mere change of the target needs full capacity.
     // What somebody scaled down on purpose is full with less.
     let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
@@ -104,9 +108,14 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     attempt.cause = Some(cause);
     attempt.cause_message = Some(message.chars().take(1024).collect());
     // At the end of the buffer it may be ourselves who took them.
-    prepare::start_again(scene, draft, attempt.from, attempt.active_replicas);
-    let ours = scene.seen.colors.get(attempt.from).deployment.found().is_some_and(|it| it.scaled_by_us);
-    let what_to_do = if ours { "its Pods are being started again" } else { "start its Pods" };
+    let side = readiness::of(scene.seen.colors.get(attempt.from));
+    let what_to_do = if prepare::start_again(scene, draft, attempt.from, attempt.active_replicas) {
+        "its Pods are being started again".to_owned()
+    } else if side.desired == 0 {
+        format!("start its Pods{}", prepare::command(scene, attempt.from, attempt.active_replicas))
+    } else {
+        format!("it goes back as soon as they are up: {}", side.why)
+    };
     draft.stand(
         Phase::RollingBack,
         Reason::RollbackBlocked,
@@ -134,36 +143,40 @@ pub fn external(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
         return false;
     }
     let other = expected.other();
-    let ours = scene.first_naming(other).is_some_and(|changed| changed.rules_by_us);
-    if ours && expected == attempt.to && awaits_cause(scene, draft, attempt) {
+    if expected == attempt.to && awaits_cause(scene, draft, attempt) {
         return true;
     }
-    // A switch of our own to where the attempt has not got came late, from a leader that stood still meanwhile.
-    let late = ours && expected == attempt.from;
+    let answers = readiness::at_least_known(scene.seen.colors.get(expected)).unwrap_or(0) > 0;
+    let late = expected == attempt.from && answers && scene.came_late(other, attempt.started_at.0);
     if !late && carries(scene, attempt, other) {
         accept(scene, draft, attempt, other);
         return true;
     }
     draft.status.attempt = Some(attempt.clone());
     if let Some(changed) = scene.first_naming(other) {
-        let why = if late { "which is not its turn" } else { "whose Pods cannot carry the traffic" };
-        rest::write_back(scene, draft, expected, changed, &format!("{other}, {why}"));
+        let why = if late { rest::LATE } else { "has no Pods that can carry the traffic" };
+        rest::write_back(scene, draft, expected, changed, why);
     }
     true
 }
 
-/// Traffic went back, and why is not on record: a process of ours that ended in between may have had a reason. The gates
-/// are asked again before somebody else is taken for it; the answer is not waited for longer than the buffer lasts.
+/// The operator itself took traffic back, and why is not on record: a process that ended in between had a reason. The gates
+/// are asked again before somebody else is taken for it; that is not waited for beyond the end of the buffer or the stage.
 fn awaits_cause(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool {
-    let over = attempt.buffer_ends_at.as_ref().is_some_and(|ends| scene.now >= ends.0);
-    if over || !share::unread(scene, draft) {
+    let ours = scene.mains().iter().all(|main| main.rules_by_us.is_some());
+    if !ours || scene.position() != Backend::One(attempt.from) || !carries(scene, attempt, attempt.from) {
         return false;
     }
-    if let Some(ends) = &attempt.buffer_ends_at {
-        draft.wake_at(ends.0);
-    }
-    let message = format!("{} carries all traffic again; why is known when the gates have been read", attempt.from);
-    draft.stand(Phase::Holding, Reason::NoData, message);
+    let buffer = attempt.buffer_ends_at.as_ref().map(|ends| ends.0);
+    let Some(ends) = buffer.or_else(|| stage::hold_ends(scene.rollout, attempt)).filter(|ends| scene.now < *ends)
+    else {
+        return false;
+    };
+    let Some((reason, why)) = share::unread(scene, draft) else { return false };
+    draft.wake_at(ends);
+    let message =
+        format!("{} carries all traffic again; what for is known when the gates have been read: {why}", attempt.from);
+    draft.stand(Phase::Holding, reason, message);
     draft.status.attempt = Some(attempt.clone());
     true
 }

@@ -48,10 +48,14 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
     if there.is_some_and(|there| there.deleting) {
         return false;
     }
-    if there.is_none() && !entering && unread(scene, draft) {
+    if there.is_none()
+        && !entering
+        && !attempt.promote_requested
+        && let Some((reason, why)) = unread(scene, draft)
+    {
         // It may be gone because a gate failed and that could not be recorded: ask again before it is put back.
-        let message = "our canary Ingress is missing; it is put back when the gates have been read";
-        draft.stand(Phase::Holding, Reason::NoData, message);
+        let message = format!("our canary Ingress is missing, and is written when the gates have been read: {why}");
+        draft.stand(Phase::Holding, reason, message);
         return false;
     }
     let raise = there.map_or(0, nginx::weight) < attempt.share();
@@ -105,15 +109,19 @@ fn changed_by_others(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, can
     true
 }
 
-/// Whether a gate that can send the target back was asked and has not answered since this process began. That nobody could
-/// be asked is no answer: the verdict of before may still stand.
-pub fn unread(scene: Scene<'_>, draft: &Draft) -> bool {
-    let Some(need) = &draft.need.gates else { return false };
+/// The first gate that can send the target back and whose verdict is not known now, with the reason: this process has not
+/// read it yet, or nobody can be asked. That says nothing: a verdict of before may still stand.
+pub fn unread(scene: Scene<'_>, draft: &Draft) -> Option<(Reason, String)> {
+    let need = draft.need.gates.as_ref()?;
     let acts = |gate: &str| scene.rollout.gates.iter().any(|it| it.name == gate && !it.dry_run);
-    let reached = |answer: &Answer| !matches!(answer, Answer::Problem(Reason::QueryFailed | Reason::UnknownSource, _));
-    let answered = |gate: &str| {
+    need.queries.iter().map(|query| &query.gate).filter(|gate| acts(gate)).find_map(|gate| {
         let reading = scene.seen.readings.get(gate).filter(|reading| reading.key == need.key);
-        reading.is_some_and(|reading| reached(&reading.answer))
-    };
-    need.queries.iter().any(|query| acts(&query.gate) && !answered(&query.gate))
+        match reading.map(|reading| &reading.answer) {
+            None => Some((Reason::NoData, format!("gate {gate} is being asked"))),
+            Some(Answer::Problem(reason @ (Reason::QueryFailed | Reason::UnknownSource), why)) => {
+                Some((*reason, format!("gate {gate}: {why}")))
+            }
+            Some(_) => None,
+        }
+    })
 }

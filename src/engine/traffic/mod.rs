@@ -20,6 +20,13 @@ pub enum Backend {
     Neither,
 }
 
+impl Backend {
+    /// Whether a path names `color`'s Service.
+    pub fn names(self, color: Color) -> bool {
+        self == Self::Mixed || self == Self::One(color)
+    }
+}
+
 /// Reads the backend of `ingresses`, taken together.
 pub fn backend<'a>(rollout: &Rollout, ingresses: impl IntoIterator<Item = &'a IngressSeen>) -> Backend {
     let mut found = Backend::Neither;

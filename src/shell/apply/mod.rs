@@ -270,7 +270,9 @@ impl Turn<'_> {
             let seen = self.ctx.stores.ingresses.get(&self.namespace, &want.name);
             let known = seen.found().filter(|seen| want.replaces.as_ref().is_some_and(|(uid, _)| *uid == seen.uid));
             let replaces = known.map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
-            let again = IngressWant { replaces: replaces.or_else(|| want.replaces.clone()), ..want.clone() };
+            // what somebody has deleted meanwhile is made anew
+            let old = want.replaces.clone().filter(|_| !error.is_not_found());
+            let again = IngressWant { replaces: replaces.filter(|_| old.is_some()).or(old), ..want.clone() };
             match self.write_ingress(&again).await {
                 Ok(()) => return,
                 Err(second) => error = second,
