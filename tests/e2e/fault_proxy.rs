@@ -290,10 +290,10 @@ impl Shared {
     async fn change_first(&self, path: &str) {
         let object = path.strip_suffix("/status").or_else(|| path.strip_suffix("/scale")).unwrap_or(path);
         let now = self.began.elapsed().as_millis().to_string();
-        let patch = json!({ "metadata": { "annotations": { "e2e/somebody": now } } });
+        let change = json!({ "metadata": { "annotations": { "e2e/somebody": now } } });
         let request = axum::http::Request::patch(object)
             .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .body(patch.to_string().into_bytes());
+            .body(change.to_string().into_bytes());
         // what is only being created is nobody's yet
         let _ = self.admin.request::<Value>(request.unwrap()).await;
     }

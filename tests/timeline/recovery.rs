@@ -148,7 +148,7 @@ fn a_buffer_that_is_shorter_than_the_controller_needs_takes_no_pods_from_under_i
     world.run_to("a stage", in_stage(25));
     world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
     world.run_to("the way back", rolled_back);
-    world.run(4);
+    world.run(10);
     assert_eq!(world.replicas(Color::Green), 4);
     world.run(5);
     assert_eq!(world.replicas(Color::Green), 0);
@@ -246,4 +246,49 @@ fn a_way_back_that_is_half_done_or_leads_to_no_pods_is_not_waited_with() {
     main.rules_by_us = Some(now);
     world.run(2);
     assert_eq!(world.backend(), "bot-green", "nobody answers on blue");
+}
+
+#[test]
+fn a_blip_of_the_target_after_the_scale_down_sends_nobody_to_a_color_without_pods() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(200);
+    world.edit(|object| object.spec.rollback.buffer = "100s".into());
+    world.scale_by(names::MANAGER_SCALE, Color::Blue, 0);
+    world.set_ready(Color::Green, 0);
+    world.settle();
+    assert_eq!((world.backend().as_str(), world.replicas(Color::Blue)), ("bot-green", 4));
+    world.run_to("the way back", rolled_back);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn a_raise_that_is_caught_up_on_waits_for_the_gates_too() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(50));
+    // on record, and refused: the share is still that of the stage before, and what was judged died with its process
+    world.set_weight_by(names::MANAGER_TRAFFIC, "25");
+    world.seen.readings.clear();
+    world.metrics_up = false;
+    world.run(60);
+    assert_eq!((world.green_share(), world.phase()), (25, Phase::Holding));
+    world.metrics_up = true;
+    world.run(3);
+    assert_eq!(world.green_share(), 50);
+}
+
+#[test]
+fn a_canary_of_an_earlier_attempt_that_comes_late_is_removed_before_the_first_stage() {
+    let mut world = world();
+    world.run_to("a stage", in_stage(25));
+    let late = world.seen.canary.clone();
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run_to("the way back", rolled_back);
+    world.run(700);
+    world.annotate(names::ANNOTATION_RETRY, "again");
+    world.run_to("another attempt", |world| world.attempt().open && world.attempt().step == Step::Preparing);
+    world.seen.canary = late;
+    world.settle();
+    assert_eq!(world.green_share(), 0);
+    world.run_to("a stage", in_stage(5));
 }

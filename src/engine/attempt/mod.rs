@@ -11,6 +11,8 @@ mod rollback;
 mod share;
 mod stage;
 
+use std::time::Duration;
+
 use super::acts::Asked;
 use super::binding;
 use super::draft::{Draft, Scene};
@@ -21,7 +23,7 @@ use super::preflight;
 use super::readiness;
 use super::rollout::{Dialect, Gate, Side};
 use super::time;
-use super::traffic::Backend;
+use super::traffic::{Backend, nginx};
 use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry, Promoted};
@@ -30,6 +32,9 @@ pub use buffer::{at_target, scale_down};
 pub use prepare::start_again;
 pub use rollback::{external_switch, keep_named, what_next};
 pub use stage::{current as current_stage, hold_ends};
+
+/// So long the write of a plan may take: two tries.
+const LONGEST_WRITE: Duration = Duration::from_secs(6);
 
 /// Opens an attempt for `revision` and takes its first step. `restore`: an earlier color gets everything back at once.
 pub fn open(scene: Scene<'_>, draft: &mut Draft, from: Color, revision: String, restore: Option<Cause>) {
@@ -126,6 +131,12 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
         return;
     }
     attempt.ingresses = identities(scene);
+    if restore::untouched(attempt.step)
+        && let Some(late) = own(scene, &scene.seen.canary).filter(|canary| !canary.deleting)
+    {
+        // Nothing has a share yet: a leader that stood still has written what another attempt wanted.
+        draft.actions.push(nginx::remove(late, true));
+    }
     match attempt.step {
         Step::Preparing => prepare::run(scene, draft, attempt),
         Step::Stage => stage::run(scene, draft, attempt, &judged),
@@ -302,8 +313,8 @@ fn end(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, active: Color
             .found()
             .is_some_and(|target| target.desired > attempt.replicas_before);
         attempt.drain_until = (rollout.match_active && scaled && active != attempt.to)
-            // the controller is still following, however short the buffer is
-            .then(|| time::ceil(time::after(now, rollout.buffer.max(seen.settle))));
+            // the controller has to follow what is yet to be written, however short the buffer is
+            .then(|| time::ceil(time::after(now, rollout.buffer.max(seen.settle + LONGEST_WRITE))));
     } else if attempt.restore.is_none() {
         draft.status.failed_revision = None;
     }

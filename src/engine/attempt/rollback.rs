@@ -92,7 +92,15 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     // What somebody scaled down on purpose is full with less.
     let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
     let full = from >= to || from >= attempt.active_replicas || complete;
-    let enough = to == 0 || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
+    // Whom we have taken the Pods from, or are starting again, has not lost them: whoever is ready first serves.
+    let going = scene
+        .seen
+        .colors
+        .get(attempt.from)
+        .deployment
+        .found()
+        .is_some_and(|it| it.scaled_by_us && (it.desired == 0 || over && it.ready < it.desired));
+    let enough = to == 0 && !going || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;
     }

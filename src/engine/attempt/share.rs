@@ -48,17 +48,18 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, entering
     if there.is_some_and(|there| there.deleting) {
         return false;
     }
-    if there.is_none()
+    let raise = there.map_or(0, nginx::weight) < attempt.share();
+    if raise
         && !entering
         && !attempt.promote_requested
         && let Some((reason, why)) = unread(scene, draft)
     {
-        // It may be gone because a gate failed and that could not be recorded: ask again before it is put back.
-        let message = format!("our canary Ingress is missing, and is written when the gates have been read: {why}");
+        // It may be gone, or less, because a gate failed and that could not be recorded: ask again before it is put back.
+        let message =
+            format!("the share of our canary is too low, and is written when the gates have been read: {why}");
         draft.stand(Phase::Holding, reason, message);
         return false;
     }
-    let raise = there.map_or(0, nginx::weight) < attempt.share();
     if raise && let Err(why) = capacity(scene, attempt, attempt.share()) {
         draft.stand(Phase::Holding, Reason::CapacityShort, why);
         return false;
