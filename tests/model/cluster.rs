@@ -7,11 +7,10 @@
 //! a conflict was about is read again.
 
 use modelrollout::api::Color;
-use modelrollout::api::reasons::Step;
 
 use super::rules::{self, Event};
 use super::scope::{Broken, Known, Scope};
-use super::state::{Anchor, Canary, Kind, Mode, Object, Operator, State, Status, Turn, View, Write};
+use super::state::{Anchor, Canary, Kind, Mode, Object, Operator, State, Turn, View, Write};
 
 /// Why a write did not land.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +143,9 @@ impl State {
     fn is_excluded(&self, who: usize, turn: &Turn, write: Write, scope: &Scope) -> bool {
         let late = matches!(self.operators[who].mode, Mode::Late(_));
         let over = self.ghost.attempt > turn.basis.attempt;
-        let begins =
-            |status: &Status| status.open().is_some_and(|it| it.step == Step::Preparing || it.restore.is_some());
-        let next = self.operators[0].turn;
         let known = match write {
             Write::Status => Known::LateStatus,
             Write::Scale { .. } if over => Known::LateScale,
-            Write::Canary { replaces: false, .. }
-                if begins(&self.api.rollout.status) || next.is_some_and(|next| begins(&next.status)) =>
-            {
-                Known::LateCreate
-            }
             _ => return false,
         };
         late && scope.leaves_out(known)

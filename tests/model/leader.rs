@@ -3,9 +3,9 @@
 use modelrollout::api::Color;
 use modelrollout::api::reasons::Step;
 
-use super::engine::{Answered, Engine};
+use super::engine::Engine;
 use super::rules::{self, Event};
-use super::scope::{Broken, Known};
+use super::scope::Broken;
 use super::state::{Kind, Mode, Oracle, Sec, State, Turn, View, Write};
 use super::system::System;
 
@@ -54,7 +54,7 @@ impl System {
             answered.todo.rotate_right(1);
             answered.todo[0] = Some(Write::Status);
         }
-        if answered.is_quiet() || self.is_excluded(state, &view, &answered) {
+        if answered.is_quiet() {
             return None;
         }
         rules::planned(&mut state.ghost, &cache.view, &answered);
@@ -79,24 +79,6 @@ impl System {
         Some(())
     }
 
-    /// Known faults of the product, by their names in [`Known`]: no plan goes there, so that others can be found.
-    fn is_excluded(&self, state: &State, view: &View, answered: &Answered) -> bool {
-        let out = |known: Known| self.scope.leaves_out(known);
-        let todo = |what: &dyn Fn(&Write) -> bool| answered.todo.iter().flatten().any(what);
-        let wanted = |color: Color| view.deployments.get(color).desired > 0;
-        let up = |color: Color| {
-            let it = view.deployments.get(color);
-            it.desired > 0 && it.ready + state.ghost.lost.get(color) > 0
-        };
-        let to_nothing = todo(&|write| matches!(write, Write::Switch { to, guarded: false } if !up(*to)));
-        let raises = todo(&|write| matches!(write, Write::Canary { replaces: true, .. }));
-        let read = matches!(answered.basis.said, Some(Oracle::Pass | Oracle::Fail));
-        let (was_open, open) = (view.rollout.status.open().is_some(), answered.status.open().is_some());
-        out(Known::BothDown) && was_open && !open && answered.basis.cause && to_nothing
-            || out(Known::ReviveForgotten) && !was_open && open && !wanted(view.main)
-            || out(Known::UnreadRaise) && raises && !read
-    }
-
     /// `who` takes the lease. It plans nothing before it has read everything anew.
     pub fn lead(&self, state: &mut State, who: usize) {
         if state.operators[0].mode.leads() {
@@ -119,6 +101,7 @@ impl System {
         for kind in Kind::ALL {
             state.deliver(0, kind);
         }
+        assert_eq!(state.operators[0].cache.view, state.api, "something is never read");
         state.operators[0].mode = Mode::Leads;
     }
 
@@ -138,8 +121,7 @@ impl System {
                 return true;
             }
             if self.plan(&mut state, Oracle::Unread).is_none() {
-                // a plan that leads into a known fault says nothing about this one
-                return !self.engine.with(&state.api, Oracle::Unread, Answered::is_quiet);
+                return false;
             }
         }
         false

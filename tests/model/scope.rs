@@ -36,47 +36,16 @@ pub enum Broken {
     NothingPutRight,
 }
 
-/// Faults of the product that the model has found and that are not mended: the model does not go there.
+/// Faults of the product that the model has found and that are not mended: the model does not go there. Each takes a leader
+/// that was paused between its look at the lease and its request, for longer than the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The old color was scaled down at the end of the buffer, the attempt is not closed yet, and the target has no ready Pod
-    /// for a moment: all traffic goes back to a color that wants no Pods, and has to wait until they are started.
-    BothDown,
-    /// A new process catches up on a raise before it has read the gates once. The clock starts again with it, so what failed
-    /// before the last process ended is void. It takes a raise that was lost, and a process that dies with a FAIL.
-    UnreadRaise,
-    /// The buffer is shorter than the controller and the write of a rollback take together: the Pods go too early, for they
-    /// are kept from the plan on, not from its write. The worlds have a longer one.
-    ShortBuffer,
-    /// The color that serves is to be started again, and a new attempt begins in the same plan: it is not started, and the
-    /// attempt takes it for one that needs no Pods. It takes [`Known::BothDown`] or a late write, and an edit at that moment.
-    ReviveForgotten,
-    /// The status of a leader that was paused between its look at the lease and its request, for longer than the lease, and
-    /// lands between the traffic and the status of the next one's rollback: what failed is known to nobody then.
+    /// Its request was a status, and lands between the traffic and the status of the next leader's rollback: what failed is
+    /// known to nobody then.
     LateStatus,
-    /// The same pause, until the next leader has gone back and has promoted another revision, before a scale-down: its old
+    /// Its request was a scale-down, and the next leader has gone back and has promoted another revision meanwhile: its old
     /// color loses its Pods in the buffer, for the fresh read before it asks only where the traffic is.
     LateScale,
-    /// The same pause, until the next leader has begun another attempt, before the create of a share: nothing takes the share
-    /// away before the first stage, or before the switch back.
-    LateCreate,
-}
-
-impl Known {
-    pub const ALL: [Known; 7] = [
-        Known::BothDown,
-        Known::UnreadRaise,
-        Known::ShortBuffer,
-        Known::ReviveForgotten,
-        Known::LateStatus,
-        Known::LateScale,
-        Known::LateCreate,
-    ];
-
-    /// It is found only where a second attempt begins: that takes long.
-    pub fn takes_another_attempt(self) -> bool {
-        matches!(self, Known::ReviveForgotten | Known::LateScale | Known::LateCreate)
-    }
 }
 
 /// What is explored.
