@@ -61,7 +61,7 @@ test-faults-replay: ## replay one run, with all that happened: RUN='promotion w7
 
 .PHONY: test-model-big
 test-model-big: ## every order of events in big worlds around the engine (minutes, and gigabytes of memory; no cluster; tests/README.md)
-	cargo test --locked --profile sim -p modelrollout --test model -- --ignored --nocapture --test-threads 1 --skip the_given_world
+	cargo test --locked --profile sim -p modelrollout -p modelrollout-faults --test model -- --ignored --nocapture --test-threads 1 --skip the_given_world
 
 .PHONY: bench
 bench: ## measure how gates judge, and the operator on the local cluster (PART=judgement or PART=cluster: one of them)

@@ -1,6 +1,5 @@
 //! Every fault at every place: the unmodified operator on a simulated cluster in paused time. See `tests/README.md`.
 
-#![cfg(test)]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -62,6 +62,10 @@ pub struct Outcome {
     pub places: BTreeMap<Class, u64>,
     /// When it was over, in milliseconds.
     pub took: u64,
+    /// When the last fault and what it leads to was over, in milliseconds.
+    pub over_at: u64,
+    /// When the target first answered with an error, and when it had no share any more after that, in milliseconds.
+    pub bad: (Option<u64>, Option<u64>),
     /// Requests of users.
     pub requests: u64,
     pub trace: Vec<String>,
@@ -442,6 +446,8 @@ impl Run {
                 .map(|class| (class, hooks.count(class)))
                 .into(),
             took: now,
+            over_at: hooks.invariants.over_at,
+            bad: hooks.invariants.bad,
             requests,
             trace: hooks.trace.take().unwrap_or_default(),
             accepted: specs.iter().filter(|accepted| **accepted).count() as u64,

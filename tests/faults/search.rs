@@ -16,6 +16,11 @@ pub const SEED: u64 = 7;
 /// Moments are tried at this distance, in milliseconds.
 const MOMENT_MS: u64 = 5_000;
 
+/// A run may come to rest so many seconds later than undisturbed, beside what its faults last.
+const LATE_S: u64 = 60;
+/// A bad version may keep its share so many seconds longer than undisturbed, or than the last fault lasts.
+const BAD_S: u64 = 15;
+
 /// A scenario and what it is undisturbed.
 pub struct Reference {
     pub scenario: Scenario,
@@ -69,13 +74,27 @@ impl Reference {
         [outcome.violations.clone(), self.compare(outcome)].concat()
     }
 
-    /// O1 and O2: the same end as undisturbed, if nobody did anything else on purpose.
+    /// O1 and O2: the same end as undisturbed, if nobody did anything else on purpose; L1, L2 and L4: as soon, but for what
+    /// the faults cost.
     fn compare(&self, outcome: &Outcome) -> Vec<Violation> {
         let mut broken = Vec::new();
         if outcome.happened.iter().any(|fault| fault.kind.changes_the_end()) {
             return broken;
         }
         let mut wrong = |rule, text: String| broken.push(Violation { rule, at: outcome.took, text });
+        let lasted: u64 = outcome.happened.iter().map(|fault| fault.kind.seconds() * 1000).sum();
+        let late = outcome.took.saturating_sub(self.outcome.took + lasted) / 1000;
+        if late > LATE_S {
+            let blind = outcome.happened.iter().any(|fault| fault.kind.makes_blind());
+            wrong(if blind { "L4" } else { "L1" }, format!("it comes to rest {late} s later than undisturbed"));
+        }
+        if let ((Some(was_bad), Some(was_gone)), (Some(bad), gone)) = (self.outcome.bad, outcome.bad) {
+            let due = (bad + was_gone - was_bad).max(outcome.over_at) + BAD_S * 1000;
+            if gone.is_none_or(|gone| gone > due) {
+                let text = format!("bad answers from {bad} ms on, no share at {gone:?} ms, due until {due} ms");
+                wrong("L2", text);
+            }
+        }
         let (was, is): (&End, &End) = (&self.outcome.end, &outcome.end);
         for (key, value) in &was.state {
             let other = is.state.get(key).map(String::as_str).unwrap_or_default();
@@ -194,6 +213,8 @@ pub fn threads() -> usize {
 pub fn search<'a>(count: usize, job: impl Fn(usize) -> (&'a Reference, Vec<Fault>) + Sync) -> Report {
     let began = Instant::now();
     let next = AtomicUsize::new(0);
+    // who only asks whether there is a violation need not wait for the rest
+    let first = std::env::var_os("FAULTS_FIRST").is_some();
     let report = Mutex::new(Report::default());
     std::thread::scope(|scope| {
         for _ in 0..threads() {
@@ -221,6 +242,9 @@ pub fn search<'a>(count: usize, job: impl Fn(usize) -> (&'a Reference, Vec<Fault
                             eprintln!("{} # {:?}", line(&reference.scenario, &small), broken.first());
                         }
                         report.broken.push((line(&reference.scenario, &small), broken));
+                        if first {
+                            next.store(count, Ordering::Relaxed);
+                        }
                     }
                 }
             });

@@ -71,7 +71,9 @@ pub struct Invariants {
     clock_ahead: bool,
     record: record::Record,
     /// When the last fault and what it leads to is over.
-    over_at: u64,
+    pub over_at: u64,
+    /// When the target of an attempt first answered with an error, and when it had no share any more after that.
+    pub bad: (Option<u64>, Option<u64>),
     /// When users may meet what others did, in milliseconds.
     excused: Vec<(Range<u64>, Range<u64>)>,
     /// Whom attempts tried, newest last.

@@ -1,10 +1,10 @@
-//! What is on record when something is done: S3, S4, S5, S6, S12, S13.
+//! What is on record when something is done: S3, S4, S5, S6, S12, L3, L5, L6, L7.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use modelrollout::api::reasons::{Cause, Step};
-use modelrollout::api::{Attempt, Color, ModelRollout};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use modelrollout::api::reasons::{Cause, ConditionType, Phase, Step};
+use modelrollout::api::{Attempt, Color, ModelRollout, ModelRolloutStatus};
 
 use super::Invariants;
 use crate::world::SCRAPE_MS;
@@ -82,10 +82,12 @@ impl Invariants {
         if !ours {
             return;
         }
+        self.explained(&is, now);
         let Some(attempt) = is.attempt else { return };
         if self.tried.last().is_none_or(|last| last.1 != attempt.to) {
             self.tried.push((now, attempt.to));
         }
+        self.begins(was.attempt.as_ref(), &attempt, now);
         let before = was.attempt.filter(|before| before.id == attempt.id);
         self.buffer(&rollout, &attempt, now);
         self.clock(&attempt, before.as_ref(), now);
@@ -152,6 +154,24 @@ impl Invariants {
         let ends = u64::try_from(ends.0.as_millisecond() - crate::names::BASE_MS).unwrap_or(0).max(self.over_at);
         if now > ends + 30_000 {
             self.broken("L5", now, format!("the old color was kept for {} s too long", (now - ends) / 1000));
+        }
+    }
+
+    /// L6: who holds says why, in a word and in a sentence.
+    fn explained(&mut self, status: &ModelRolloutStatus, now: u64) {
+        let waits = matches!(status.phase, Some(Phase::Holding | Phase::AwaitingApproval));
+        let says = |it: &Condition| it.type_ == ConditionType::Progressing.to_string() && !it.reason.is_empty();
+        if waits && !(status.summary.message.contains(' ') && status.conditions.iter().any(says)) {
+            self.broken("L6", now, format!("{:?} without a reason: {:?}", status.phase, status.conditions));
+        }
+    }
+
+    /// L7: an attempt begins with all traffic on the color that it starts from.
+    fn begins(&mut self, last: Option<&Attempt>, attempt: &Attempt, now: u64) {
+        let new = attempt.open && last.is_none_or(|last| last.id != attempt.id) && attempt.restore.is_none();
+        let share = *self.share().of(attempt.to);
+        if new && share > 0 && !self.disturbed {
+            self.broken("L7", now, format!("an attempt begins, and {} has {share} % already", attempt.to));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use modelrollout::api::{Color, names};
 use modelrollout::engine::readiness;
-use modelrollout_simapi::actors::users::Finished;
+use modelrollout_simapi::actors::users::{Finished, Outcome};
 use modelrollout_simapi::client::Call;
 use modelrollout_simapi::server::{Change, Server};
 use serde_json::Value;
@@ -48,6 +48,10 @@ impl Invariants {
         let before = self.share();
         let after = shares(server);
         self.weights.push((now, after));
+        let tried = self.tried.last().map(|tried| tried.1);
+        if self.bad.0.is_some() && tried.is_some_and(|color| *after.of(color) == 0) {
+            self.bad.1.get_or_insert(now);
+        }
         if operator.is_none() {
             return;
         }
@@ -105,6 +109,9 @@ impl Invariants {
             self.broken("O5", now, format!("{kind:?} of {began} ms: {:?}, {}", request.outcome, request.why));
         }
         let Some(color) = color_of(&request.service) else { return };
+        if request.outcome == Outcome::ModelError && self.tried.last().is_some_and(|tried| tried.1 == color) {
+            self.bad.0.get_or_insert(now);
+        }
         if request.is_counted() {
             self.counted(color, now);
         }
