@@ -131,8 +131,10 @@ fn every_single_fault_is_survived() {
         .collect();
     let stride = std::env::var("FAULTS_STRIDE").ok().and_then(|text| text.parse::<usize>().ok()).unwrap_or(1);
     let jobs: Vec<_> = jobs.into_iter().step_by(stride).collect();
+    // a prime takes them out of their order, for who only looks for the first: what one rollout alone meets comes soon
+    let next = if search::only_first() { 100_003 } else { 1 };
     let report = search(jobs.len(), |index| {
-        let (reference, fault) = jobs[index];
+        let (reference, fault) = jobs[index * next % jobs.len()];
         (&references[reference], vec![fault])
     });
     println!("{}", report.text());

@@ -203,6 +203,11 @@ impl Report {
     }
 }
 
+/// Whether it is over with the first violation: who only asks whether there is one need not wait for the rest.
+pub fn only_first() -> bool {
+    std::env::var_os("FAULTS_FIRST").is_some()
+}
+
 /// So many runs at once.
 pub fn threads() -> usize {
     let given = std::env::var("FAULTS_THREADS").ok().and_then(|text| text.parse().ok());
@@ -213,8 +218,7 @@ pub fn threads() -> usize {
 pub fn search<'a>(count: usize, job: impl Fn(usize) -> (&'a Reference, Vec<Fault>) + Sync) -> Report {
     let began = Instant::now();
     let next = AtomicUsize::new(0);
-    // who only asks whether there is a violation need not wait for the rest
-    let first = std::env::var_os("FAULTS_FIRST").is_some();
+    let first = only_first();
     let report = Mutex::new(Report::default());
     std::thread::scope(|scope| {
         for _ in 0..threads() {
