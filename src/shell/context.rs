@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::apply::Refusals;
-use super::backoff::{Backoff, Failure};
+use super::backoff::{Backoff, Failure, Pace};
 use super::clock::Clock;
 use super::dynamic::Dynamic;
 use super::fresh::Compared;
@@ -50,6 +51,8 @@ pub struct Context {
     pub health: Arc<Health>,
     /// Failures in a row, by rollout.
     pub failures: Failures,
+    /// Writes of the status alone, by rollout.
+    pub paces: Paces,
     /// When each rollout's objects were compared with the API server.
     pub compared: Compared,
     /// Why Jobs could not be made lately.
@@ -70,6 +73,7 @@ impl Context {
         self.pollers.forget(uid);
         self.dynamic.forget(key);
         self.failures.reset(key);
+        self.paces.forget(key);
         self.compared.forget(key);
         self.metrics.forget(&key.namespace, &key.name);
     }
@@ -121,6 +125,26 @@ impl Failures {
 
     /// It went well, or is gone.
     pub fn reset(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+}
+
+/// Writes of the status alone, by rollout.
+#[derive(Debug, Default)]
+pub struct Paces(Mutex<BTreeMap<Key, Pace>>);
+
+impl Paces {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Pace>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more is to be written: how long it has to wait.
+    pub fn next(&self, key: &Key, now: Instant) -> Option<Duration> {
+        self.lock().entry(key.clone()).or_default().next(now)
+    }
+
+    /// It is gone.
+    pub fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 }

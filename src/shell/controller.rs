@@ -92,6 +92,14 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let seen = observe(ctx, &rollout);
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
         let urgent = plan.order == Order::TrafficFirst;
+        // what moves traffic never waits
+        let moves = !(plan.actions.is_empty() && plan.after.is_empty());
+        if !moves
+            && writes(&rollout, &plan)
+            && let Some(wait) = ctx.paces.next(key, Instant::now())
+        {
+            return Ok(Action::requeue(wait));
+        }
         if !ctx.compared.has(key) && writes(&rollout, &plan) {
             // who knows what was decided before we began: it is as urgent as a rollback
             compare(ctx, key).await.map_err(|error| Failed { error, urgent: true })?;

@@ -15,7 +15,7 @@ use tower::BoxError;
 use super::apply::Refusals;
 use super::clock::Clock;
 use super::config::RunArgs;
-use super::context::{Context, Failures};
+use super::context::{Context, Failures, Paces};
 use super::dynamic::Dynamic;
 use super::fresh::Compared;
 use super::leader::{Elector, Leadership};
@@ -94,6 +94,7 @@ impl Parts {
             metrics,
             health: settings.health,
             failures: Failures::default(),
+            paces: Paces::default(),
             compared: Compared::default(),
             synced: watch::Sender::new(false),
         };

@@ -5,8 +5,8 @@ use modelrollout::api::{GateSpec, names};
 use modelrollout::engine::gate::reckon;
 use modelrollout::engine::observed::{Answer, Counts, Lookup};
 
-use crate::world::{World, at};
-use crate::{SPEC, buffering, in_stage, world};
+use super::world::{World, at};
+use super::{SPEC, buffering, in_stage, world};
 
 /// The gate of that number, with further settings in YAML.
 fn set(world: &mut World, index: usize, settings: &str) {
@@ -77,7 +77,7 @@ fn what_comes_in_the_warm_up_is_not_counted_unless_it_is_plainly_bad() {
     // the tallies of the world keep the share of all: 10 % of the warm-up has to be put on it
     world.run(1);
     assert!(in_stage(5)(&world), "{}", world.message());
-    let mut world = crate::world();
+    let mut world = super::world();
     set(&mut world, 0, "warmup: 30s");
     world.run_to("5 %", in_stage(5));
     world.behavior.green.error_share = 1.0;
@@ -112,7 +112,7 @@ fn a_gate_that_waits_longer_than_it_may_sends_traffic_back() {
     let message = world.attempt().cause_message.unwrap();
     assert!(message.contains("no verdict for 10m although the hold is over (QueryFailed)"), "{message}");
     // without it the stage waits for ever, and a person who holds it is not overruled
-    let mut world = crate::world();
+    let mut world = super::world();
     world.metrics_up = false;
     world.run_to("5 %", in_stage(5));
     world.run(3000);
@@ -167,7 +167,7 @@ fn a_dry_run_is_shown_and_does_nothing() {
     world.run_to("the end", |world| world.phase() == Phase::Stable);
     assert_eq!(world.status().history[0].gates[0].verdict, Verdict::Fail);
     // a source that is down holds nothing either
-    let mut world = crate::world();
+    let mut world = super::world();
     set(&mut world, 0, "dryRun: true");
     set(&mut world, 1, "dryRun: true");
     world.metrics_up = false;
@@ -200,7 +200,7 @@ fn a_selector_that_cannot_be_used_is_told_at_rest_and_gets_no_write() {
     assert!(world.message().starts_with("gate errors: total: "), "{}", world.message());
     assert!(world.log.iter().all(|line| line.contains("status")), "{:?}", world.log);
     // in a stage it holds
-    let mut world = crate::world();
+    let mut world = super::world();
     world.run_to("25 %", in_stage(25));
     world.edit(|object| object.spec.gates[0].error_rate.as_mut().unwrap().total = "t offset 5m".into());
     world.run(300);

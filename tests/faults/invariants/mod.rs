@@ -85,7 +85,8 @@ pub struct Invariants {
 }
 
 impl Invariants {
-    fn broken(&mut self, rule: &'static str, at: u64, text: impl Into<String>) {
+    /// A rule is broken.
+    pub fn broken(&mut self, rule: &'static str, at: u64, text: impl Into<String>) {
         // one that is broken again and again is told once
         if self.violations.iter().filter(|known| known.rule == rule).count() < 3 {
             self.violations.push(Violation { rule, at, text: text.into() });
