@@ -63,6 +63,10 @@ test-faults-replay: ## replay one run, with all that happened: RUN='promotion w7
 test-model-big: ## every order of events in big worlds around the engine (minutes, and gigabytes of memory; no cluster; tests/README.md)
 	cargo test --locked --profile sim -p modelrollout -p modelrollout-faults --test model -- --ignored --nocapture --test-threads 1 --skip the_given_world
 
+.PHONY: test-mutants
+test-mutants: ## 55 bugs, put into a copy of the product one after the other: which test finds each? (an hour; goes on where it was ended)
+	hack/mutants
+
 .PHONY: bench
 bench: ## measure how gates judge, and the operator on the local cluster (PART=judgement or PART=cluster: one of them)
 	hack/bench $(PART)

@@ -143,6 +143,8 @@ kinds! {
     CanaryEdited = "canary-edited",
     /// Somebody switches the backend of the Ingress to the other color.
     Switched = "switched",
+    /// The same, and the operator's watch tells it five seconds later: what is destroyed meanwhile must be looked up.
+    SwitchedUnseen = "switched-unseen",
     /// Somebody scales the old color down by one.
     ScaledOld = "scaled-old",
     /// A node with half of the target's Pods is lost.
@@ -227,6 +229,7 @@ impl Kind {
                 CanaryDeleted,
                 CanaryEdited,
                 Switched,
+                SwitchedUnseen,
                 ScaledOld,
                 NodeLost,
                 TargetUnready,
@@ -250,6 +253,7 @@ impl Kind {
                 | Delete
                 | ActRollback
                 | Switched
+                | SwitchedUnseen
                 | ScaledOld
                 | NodeLost
                 | TargetUnready
@@ -281,7 +285,7 @@ impl Kind {
     /// Whether the operator cannot know better for a while: what it sees is old.
     pub fn makes_blind(self) -> bool {
         use Kind::*;
-        matches!(self, Reorder | Stale5 | Stale60 | Skip | Silence | TimeTravel | Frozen)
+        matches!(self, Reorder | Stale5 | Stale60 | Skip | Silence | TimeTravel | SwitchedUnseen | Frozen)
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Hooks {
     pub source_down_until: u64,
     /// Until when lists are old, and first events late.
     behind_until: u64,
+    /// Until then, in milliseconds, no watch tells of an Ingress.
+    pub unseen_until: u64,
     /// Milliseconds since the start.
     now: u64,
 }
@@ -68,6 +70,7 @@ impl Hooks {
             frozen_until: 0,
             source_down_until: 0,
             behind_until: 0,
+            unseen_until: 0,
             now: 0,
         }
     }
@@ -83,9 +86,9 @@ impl Hooks {
         *count += 1;
         if *count >= MANY {
             // whoever does it may be nobody that the run waits for: the panic alone would not be seen
-            let text = format!("so much in one run is a busy loop: {class:?}: {}", what());
+            let text = format!("so many in one run are a busy loop: {class:?}");
             self.invariants.broken("L1", self.now, text);
-            assert!(*count < MANY + 100, "a busy loop that does not end");
+            assert!(*count < MANY + 100, "a busy loop that does not end: {}", what());
         }
         let at = Point(class, *count);
         if let Some(trace) = &mut self.trace {
@@ -303,6 +306,9 @@ impl modelrollout_simapi::client::Hooks for Hooks {
                 Delivery::Cut
             }
             _ if self.now < self.behind_until => Delivery::After(Duration::from_millis(self.behind_until - self.now)),
+            _ if self.now < self.unseen_until && stream.watch.resource.ends_with("/ingresses") => {
+                Delivery::After(Duration::from_millis(self.unseen_until - self.now))
+            }
             _ if self.now < self.frozen_until => Delivery::After(Duration::from_millis(self.frozen_until - self.now)),
             _ => Delivery::Now,
         }

@@ -14,6 +14,8 @@ pub const MAINS: [&str; 2] = ["bot", "chat"];
 pub const SETTLE_MS: u64 = 5_000;
 /// So long a fault takes the Pods of the target away, in milliseconds.
 pub const UNREADY_MS: u64 = 10_000;
+/// So long a switch by hand is not told, in milliseconds: longer than the distance of the moments that are tried.
+pub const UNSEEN_MS: u64 = 5_500;
 /// The time of day at the start, in milliseconds since 1970.
 pub const BASE_MS: i64 = 1_800_000_000_000;
 

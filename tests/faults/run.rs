@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fault::{Class, Fault, Kind};
 use crate::hooks::{Command, Hooks, OPERATOR, RIVAL};
 use crate::invariants::{Invariants, Violation};
-use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, SETTLE_MS, UNREADY_MS, is_main, service};
+use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, SETTLE_MS, UNREADY_MS, UNSEEN_MS, is_main, service};
 use crate::objects;
 use crate::scenario::{Do, Scenario, When};
 use crate::source::source;
@@ -397,7 +397,10 @@ impl Run {
                     json!({ "metadata": { "annotations": { "nginx.ingress.kubernetes.io/canary-weight": "7" } } });
                 world.user("PATCH", &ingress("bot-canary"), &weight);
             }
-            Kind::Switched => {
+            Kind::Switched | Kind::SwitchedUnseen => {
+                if kind == Kind::SwitchedUnseen {
+                    self.sim.with(|_, hooks| hooks.unseen_until = now + UNSEEN_MS);
+                }
                 let place = "/spec/rules/0/http/paths/0/backend/service/name";
                 let (_, main) = world.user("GET", &ingress("bot"), &Value::Null);
                 let other = if main.pointer(place) == Some(&json!("bot-blue")) { "bot-green" } else { "bot-blue" };

@@ -65,6 +65,8 @@ pub struct Invariants {
     blind: bool,
     /// Somebody but the operator has moved traffic, or changed what runs.
     disturbed: bool,
+    /// Somebody has switched a backend by hand, and nobody could see it at once.
+    unseen: bool,
     /// Two operators take themselves for leaders.
     rival: bool,
     /// The operator's clock was ahead.
@@ -98,6 +100,7 @@ impl Invariants {
         self.excuse(kind, now);
         self.over_at = self.over_at.max(now + kind.seconds() * 1000);
         self.blind |= kind.makes_blind();
+        self.unseen |= kind == Kind::SwitchedUnseen;
         self.rival |= kind == Kind::Rival;
         self.clock_ahead |= kind == Kind::ClockAhead;
         self.disturbed |=

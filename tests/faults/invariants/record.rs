@@ -202,7 +202,7 @@ impl Invariants {
         let share = *self.share().of(attempt.to);
         let ready = *self.ready_now().of(attempt.from);
         let switched = attempt.cause == Some(Cause::ExternalSwitch);
-        if share > 0 && ready > 0 && !switched && !self.rival {
+        if share > 0 && ready > 0 && !switched && !self.rival && !self.unseen {
             let cause = attempt.cause;
             self.broken("S12", now, format!("{:?} is on record and {} still has {share} %", cause, attempt.to));
         }

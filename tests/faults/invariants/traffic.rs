@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Invariants, Pair, color_of, objects, text};
 use crate::fault::Kind;
-use crate::names::{NAME, SETTLE_MS, UNREADY_MS, is_main};
+use crate::names::{NAME, SETTLE_MS, UNREADY_MS, UNSEEN_MS, is_main};
 
 /// A watch brings news within this, in milliseconds: what was true so recently may be acted on.
 const FRESH: u64 = 250;
@@ -138,6 +138,7 @@ impl Invariants {
         // the second holds while nobody else can answer
         let (until, alone) = match kind {
             Kind::Switched => (now + UNDONE, now + UNDONE),
+            Kind::SwitchedUnseen => (now + UNSEEN_MS + UNDONE, now + UNSEEN_MS + UNDONE),
             Kind::TargetUnready | Kind::NodeLost => (now + UNDONE, now + UNREADY_MS + UNDONE),
             Kind::TargetDeleted => (now + UNDONE, u64::MAX),
             _ => return,
