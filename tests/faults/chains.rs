@@ -169,7 +169,7 @@ fn end(outcome: &Outcome) -> BTreeMap<&'static str, String> {
 }
 
 #[test]
-#[ignore = "not all that it finds is mended yet"]
+#[ignore = "takes long: make test-faults-chains"]
 fn whatever_the_way_the_end_is_that_of_the_last_spec() {
     if let Some(seed) = std::env::var("FAULTS_CHAIN").ok().and_then(|text| text.parse().ok()) {
         let (chained, alone) = chain(seed);

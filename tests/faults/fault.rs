@@ -84,6 +84,8 @@ kinds! {
     Outage1 = "503-1s",
     Outage30 = "503-30s",
     Outage300 = "503-300s",
+    /// From here on nobody can read or write the lease, and all else works.
+    LeaseOutage30 = "lease-503-30s",
     /// Never answered, not applied.
     Hang = "hang",
     /// Never answered, applied.
@@ -200,7 +202,9 @@ impl Kind {
                 Rival,
             ],
             Class::Read => &[CrashBefore, CutReply, TooMany, Internal, Hang, Forbidden, Slow],
-            Class::Lease => &[CrashAfter, LostReply, CutReply, Conflict, Internal, Hang, HangApplied, Slow],
+            Class::Lease => {
+                &[CrashAfter, LostReply, CutReply, Conflict, Internal, LeaseOutage30, Hang, HangApplied, Slow]
+            }
             Class::Note => &[CrashAfter, LostReply, Internal, Hang, Forbidden],
             Class::Event => &[Reorder, Stale5, Stale60, Skip, Cut, Gone, Silence, TimeTravel],
             Class::Query => &[
@@ -266,7 +270,7 @@ impl Kind {
     /// Whether the operator can do nothing for longer than some buffers last.
     pub fn is_long(self) -> bool {
         use Kind::*;
-        matches!(self, CrashBefore60 | CrashAfter60 | Outage30 | Outage300)
+        matches!(self, CrashBefore60 | CrashAfter60 | Outage30 | Outage300 | LeaseOutage30)
     }
 
     /// How long it lasts at most, until the operator notices and is back, in seconds.
@@ -275,7 +279,7 @@ impl Kind {
         match self {
             Outage300 => 300,
             CrashBefore60 | CrashAfter60 | Stale60 | SourceDown60 | ClockAhead | ClockBehind => 60,
-            Outage30 => 30,
+            Outage30 | LeaseOutage30 => 30,
             // a watch that is silent is begun again
             Silence | Skip => 65,
             _ => 15,

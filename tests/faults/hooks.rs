@@ -44,6 +44,8 @@ pub struct Hooks {
     pub trace: Option<Vec<String>>,
     /// Until when everything is answered with 503, and until when the operator stands still; in milliseconds.
     pub outage_until: u64,
+    /// Until then, in milliseconds, the lease cannot be read or written.
+    lease_outage_until: u64,
     pub frozen_until: u64,
     /// Until when Prometheus cannot be reached.
     pub source_down_until: u64,
@@ -67,6 +69,7 @@ impl Hooks {
             invariants,
             trace: trace.then(Vec::new),
             outage_until: 0,
+            lease_outage_until: 0,
             frozen_until: 0,
             source_down_until: 0,
             behind_until: 0,
@@ -98,6 +101,11 @@ impl Hooks {
         let kind = self.faults.remove(&at)?;
         self.happen(Fault { at, kind });
         Some(kind)
+    }
+
+    /// When the API server answers everything again, in milliseconds.
+    pub fn answers_from(&self) -> u64 {
+        self.outage_until.max(self.lease_outage_until)
     }
 
     /// Those that happen at a moment.
@@ -171,6 +179,10 @@ impl Hooks {
                     _ => 300,
                 };
                 self.outage_until = self.now + seconds * 1000;
+                status(503, "ServiceUnavailable", None)
+            }
+            Kind::LeaseOutage30 => {
+                self.lease_outage_until = self.now + 30_000;
                 status(503, "ServiceUnavailable", None)
             }
             Kind::Hang => Fate::refused(Reply::Never),
@@ -252,10 +264,11 @@ impl modelrollout_simapi::client::Hooks for Hooks {
         if !(&*call.who == OPERATOR || &*call.who == RIVAL) {
             return Fate::REAL;
         }
-        if self.now < self.outage_until {
+        let leaseless = call.request.path.contains("/leases") && self.now < self.lease_outage_until;
+        if leaseless || self.now < self.outage_until {
             return Fate::refused(Reply::Status { code: 503, reason: "ServiceUnavailable", retry_after: None });
         }
-        self.invariants.requested(call);
+        self.invariants.requested(call, server);
         if &*call.who == RIVAL {
             return Fate::REAL;
         }

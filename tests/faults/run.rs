@@ -230,7 +230,7 @@ impl Run {
     fn is_over(&self, now: u64) -> bool {
         let waiting = self.sim.with(|_, hooks| {
             hooks.next_instant().is_some_and(|at| at <= LONGEST_MS)
-                || hooks.outage_until.max(hooks.source_down_until) > now
+                || hooks.answers_from().max(hooks.source_down_until) > now
         });
         let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
         // a watch that is silent at rest is given up after 65 seconds
@@ -311,7 +311,7 @@ impl Run {
         }
         // what cannot be written now is written then
         self.last_write =
-            self.last_write.max(self.sim.with(|_, hooks| hooks.outage_until.max(hooks.source_down_until).min(now)));
+            self.last_write.max(self.sim.with(|_, hooks| hooks.answers_from().max(hooks.source_down_until).min(now)));
         if self.right_again.take_if(|at| *at <= now).is_some() {
             self.obey(Command::Crash { down: Duration::ZERO, skew: 0 });
         }

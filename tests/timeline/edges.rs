@@ -67,7 +67,7 @@ fn service(world: &mut World, color: Color) -> &mut ServiceSeen {
 
 type Change = fn(&mut World);
 
-const MISFITS: [(&str, Change); 10] = [
+const MISFITS: [(&str, Change); 11] = [
     ("ServicesOverlap", |world| world.seen.colors.blue.selected.extend(["bot-green".to_owned()])),
     ("ServiceMissesDeployment", |world| world.seen.colors.green.selected.clear()),
     ("ServiceMissesDeployment", |world| service(world, Color::Green).selector.clear()),
@@ -87,6 +87,12 @@ const MISFITS: [(&str, Change); 10] = [
     ("NameTaken", |world| {
         let mut taken = other_ingress("bot-canary", "else");
         taken.owner_uid = None;
+        world.seen.canary = Lookup::Found(taken);
+    }),
+    // of a rollout of the same name that was deleted, or of somebody else's controller
+    ("NameTaken", |world| {
+        let mut taken = other_ingress("bot-canary", "else");
+        taken.owner_uid = Some("another".into());
         world.seen.canary = Lookup::Found(taken);
     }),
 ];
@@ -1334,4 +1340,24 @@ fn what_a_restore_left_stays_left_although_it_was_not_known() {
     world.seen.colors.green.prompt = prompt;
     world.run(600);
     assert_eq!((world.backend().as_str(), world.attempt().id), ("bot-blue", 2));
+}
+
+/// A Service that is the backend of an older Ingress gets 0 % as a canary, and says nothing (kubernetes/ingress-nginx#9458).
+#[test]
+fn the_anchor_never_names_the_service_of_the_canary() {
+    let mut world = world();
+    let mut both = 0;
+    for _ in 0..3600 {
+        world.run(1);
+        let services = |seen: &Lookup<IngressSeen>| -> Vec<String> {
+            seen.found().into_iter().flat_map(|it| &it.paths).filter_map(|path| path.service.clone()).collect()
+        };
+        let (canary, anchor) = (services(&world.seen.canary), services(&world.seen.anchor));
+        both += usize::from(!canary.is_empty() && !anchor.is_empty());
+        assert!(canary.iter().all(|service| !anchor.contains(service)), "{canary:?} {anchor:?}");
+        if buffering(&world) {
+            break;
+        }
+    }
+    assert!(both > 0, "both were there at once: {both}");
 }

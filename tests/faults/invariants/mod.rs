@@ -108,8 +108,9 @@ impl Invariants {
     }
 
     /// The operator makes a request.
-    pub fn requested(&mut self, call: &Call) {
+    pub fn requested(&mut self, call: &Call, server: &Server) {
         self.namespace(call);
+        self.margin(call, server);
         self.precondition(call);
     }
 

@@ -1,12 +1,22 @@
 //! What the operator writes, and with what right: S8, S9, S10, S11, S15, S16.
 
+use modelrollout::shell::apply::CALL_DEADLINE;
 use modelrollout_simapi::client::Call;
 use modelrollout_simapi::server::{Change, Server};
 use serde_json::Value;
 
 use super::{Invariants, text};
 use crate::hooks::RIVAL;
-use crate::names::{LEASE, NAME, NAMESPACE, is_main};
+use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, is_main};
+
+const LEASES: &str = "coordination.k8s.io/v1/leases";
+
+/// When a lease ends, in milliseconds of the epoch.
+fn ends(lease: &Value) -> i64 {
+    let renewed = text(lease, "/spec/renewTime").parse::<k8s_openapi::jiff::Timestamp>();
+    let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
+    renewed.map_or(0, |at| at.as_millisecond() + seconds * 1000)
+}
 
 impl Invariants {
     /// S16: no request leaves the namespace.
@@ -37,23 +47,35 @@ impl Invariants {
         }
     }
 
+    /// S9: a write begins only when its lease lasts for as long as the write may take.
+    pub fn margin(&mut self, call: &Call, server: &Server) {
+        let path = &call.request.path;
+        let leases = path.contains("/leases") || path.contains("/events");
+        if leases || !call.writes() || &*call.who == RIVAL || self.disturbed {
+            return;
+        }
+        let (at, ends) = (call.at.as_millisecond(), server.get(LEASES, NAMESPACE, LEASE).map_or(0, |it| ends(&it)));
+        let longest = i64::try_from(CALL_DEADLINE.as_millis()).unwrap_or(0);
+        if ends - at < longest {
+            let text = format!("{} {path} begins {} ms before the end of the lease", call.request.method, ends - at);
+            self.broken("S9", u64::try_from(at - BASE_MS).unwrap_or(0), text);
+        }
+    }
+
     /// S9: only who holds the lease writes.
     pub fn lease(&mut self, call: &Call, server: &Server, now: u64) {
         let path = &call.request.path;
         if path.contains("/leases") || path.contains("/events") || &*call.who == RIVAL {
             return;
         }
-        let Some(lease) = server.get("coordination.k8s.io/v1/leases", NAMESPACE, LEASE) else {
+        let Some(lease) = server.get(LEASES, NAMESPACE, LEASE) else {
             return self.broken("S9", now, "a write without a lease");
         };
         let holder = text(&lease, "/spec/holderIdentity");
-        let renewed = text(&lease, "/spec/renewTime").parse::<k8s_openapi::jiff::Timestamp>();
-        let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
-        let ends = renewed.map_or(0, |at| at.as_millisecond() + seconds * 1000);
         // the holder's clock may be another one: only its own writes say when it renewed
         if holder != &*call.who {
             self.broken("S9", now, format!("{} writes {path}, and {holder:?} holds the lease", call.who));
-        } else if !self.disturbed && ends < call.at.as_millisecond() {
+        } else if !self.disturbed && ends(&lease) < call.at.as_millisecond() {
             self.broken("S9", now, format!("{} writes {path} after the end of its lease", call.who));
         }
     }
