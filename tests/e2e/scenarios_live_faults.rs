@@ -202,6 +202,8 @@ async fn play(it: &Scenario, story: Story) {
                     all.len() == 1 && it.all_name(all, "bot-blue")
                 })
                 .await;
+            // users go on asking: what would be lost now was lost by the deletion
+            tokio::time::sleep(Duration::from_secs(5)).await;
             return;
         }
     };
