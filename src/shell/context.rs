@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::apply::Refusals;
-use super::backoff::{Backoff, Failure, Pace};
+use super::backoff::{Backoff, Pace};
 use super::clock::Clock;
 use super::dynamic::Dynamic;
 use super::fresh::Compared;
@@ -50,9 +49,9 @@ pub struct Context {
     /// What the probes answer.
     pub health: Arc<Health>,
     /// Failures in a row, by rollout.
-    pub failures: Failures,
+    pub failures: ByRollout<Backoff>,
     /// Writes of the status alone, by rollout.
-    pub paces: Paces,
+    pub paces: ByRollout<Pace>,
     /// When each rollout's objects were compared with the API server.
     pub compared: Compared,
     /// Why Jobs could not be made lately.
@@ -72,7 +71,7 @@ impl Context {
     pub fn forget(&self, key: &Key, uid: &str) {
         self.pollers.forget(uid);
         self.dynamic.forget(key);
-        self.failures.reset(key);
+        self.failures.forget(key);
         self.paces.forget(key);
         self.compared.forget(key);
         self.metrics.forget(&key.namespace, &key.name);
@@ -109,41 +108,21 @@ impl Context {
     }
 }
 
-/// Failures in a row, by rollout.
+/// Something that is kept of each rollout, from its first use on.
 #[derive(Debug, Default)]
-pub struct Failures(Mutex<BTreeMap<Key, Backoff>>);
+pub struct ByRollout<T>(Mutex<BTreeMap<Key, T>>);
 
-impl Failures {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Backoff>> {
+impl<T: Default> ByRollout<T> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long to wait after one more.
-    pub fn next(&self, key: &Key, failure: Failure) -> Duration {
-        self.lock().entry(key.clone()).or_default().next(failure)
+    /// Uses what is kept of one.
+    pub fn with<R>(&self, key: &Key, act: impl FnOnce(&mut T) -> R) -> R {
+        act(self.lock().entry(key.clone()).or_default())
     }
 
-    /// It went well, or is gone.
-    pub fn reset(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-}
-
-/// Writes of the status alone, by rollout.
-#[derive(Debug, Default)]
-pub struct Paces(Mutex<BTreeMap<Key, Pace>>);
-
-impl Paces {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Pace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One more is to be written: how long it has to wait.
-    pub fn next(&self, key: &Key, now: Instant) -> Option<Duration> {
-        self.lock().entry(key.clone()).or_default().next(now)
-    }
-
-    /// It is gone.
+    /// Drops it.
     pub fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }

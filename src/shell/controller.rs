@@ -79,7 +79,7 @@ async fn reconcile(handle: Arc<Handle>, ctx: Arc<Context>) -> Result<Action, Fai
     let word = result.as_ref().map_or_else(|failed| failed.error.category(), |_| "ok");
     ctx.metrics.reconciled(word, began.elapsed());
     if result.is_ok() {
-        ctx.failures.reset(&key);
+        ctx.failures.forget(&key);
     }
     result
 }
@@ -92,15 +92,16 @@ async fn passes(ctx: &Context, key: &Key) -> Result<Action, Failed> {
         let seen = observe(ctx, &rollout);
         let plan = engine::plan(&rollout, &seen, ctx.clock.now());
         let urgent = plan.order == Order::TrafficFirst;
+        let writes = writes(&rollout, &plan);
         // what moves traffic never waits
         let moves = !(plan.actions.is_empty() && plan.after.is_empty());
-        if !moves
-            && writes(&rollout, &plan)
-            && let Some(wait) = ctx.paces.next(key, Instant::now())
+        if writes
+            && !moves
+            && let Some(wait) = ctx.paces.with(key, |pace| pace.next(Instant::now()))
         {
             return Ok(Action::requeue(wait));
         }
-        if !ctx.compared.has(key) && writes(&rollout, &plan) {
+        if writes && !ctx.compared.has(key) {
             // who knows what was decided before we began: it is as urgent as a rollback
             compare(ctx, key).await.map_err(|error| Failed { error, urgent: true })?;
             continue;
@@ -142,7 +143,7 @@ fn on_error(handle: Arc<Handle>, failed: &Failed, ctx: Arc<Context>) -> Action {
     let meta = &handle.metadata;
     let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default());
     let failure = failed.error.failure(failed.urgent);
-    let wait = ctx.failures.next(&key, failure);
+    let wait = ctx.failures.with(&key, |backoff| backoff.next(failure));
     if failure == super::backoff::Failure::Conflict {
         tracing::debug!(namespace = key.namespace, rollout = key.name, error = %failed.error, ?wait, "looking again");
     } else {

@@ -15,7 +15,7 @@ use tower::BoxError;
 use super::apply::Refusals;
 use super::clock::Clock;
 use super::config::RunArgs;
-use super::context::{Context, Failures, Paces};
+use super::context::{ByRollout, Context};
 use super::dynamic::Dynamic;
 use super::fresh::Compared;
 use super::leader::{Elector, Leadership};
@@ -93,8 +93,8 @@ impl Parts {
             notes,
             metrics,
             health: settings.health,
-            failures: Failures::default(),
-            paces: Paces::default(),
+            failures: ByRollout::default(),
+            paces: ByRollout::default(),
             compared: Compared::default(),
             synced: watch::Sender::new(false),
         };

@@ -44,9 +44,9 @@ pub struct Hooks {
     pub trace: Option<Vec<String>>,
     /// Until when everything is answered with 503, and until when the operator stands still; in milliseconds.
     pub outage_until: u64,
+    pub frozen_until: u64,
     /// Until then, in milliseconds, the lease cannot be read or written.
     lease_outage_until: u64,
-    pub frozen_until: u64,
     /// Until when Prometheus cannot be reached.
     pub source_down_until: u64,
     /// Until when lists are old, and first events late.
@@ -235,7 +235,7 @@ fn other(server: &mut Server, method: &str, request: &Request, content_type: &st
 }
 
 /// Class of a request.
-fn class(call: &Call) -> Class {
+pub fn class(call: &Call) -> Class {
     let path = &call.request.path;
     if !call.writes() {
         Class::Read

@@ -65,6 +65,12 @@ fn service(world: &mut World, color: Color) -> &mut ServiceSeen {
     }
 }
 
+/// An Ingress with a name that we need, of somebody else.
+fn owned_by(owner: Option<&str>, name: &str) -> Lookup<IngressSeen> {
+    let owner_uid = owner.map(str::to_owned);
+    Lookup::Found(IngressSeen { owner_uid, ..other_ingress(name, "else") })
+}
+
 type Change = fn(&mut World);
 
 const MISFITS: [(&str, Change); 11] = [
@@ -84,17 +90,9 @@ const MISFITS: [(&str, Change); 11] = [
         world.seen.others.push(other);
     }),
     ("ForeignCanary", |world| world.seen.others.push(foreign_canary())),
-    ("NameTaken", |world| {
-        let mut taken = other_ingress("bot-canary", "else");
-        taken.owner_uid = None;
-        world.seen.canary = Lookup::Found(taken);
-    }),
+    ("NameTaken", |world| world.seen.canary = owned_by(None, "bot-canary")),
     // of a rollout of the same name that was deleted, or of somebody else's controller
-    ("NameTaken", |world| {
-        let mut taken = other_ingress("bot-canary", "else");
-        taken.owner_uid = Some("another".into());
-        world.seen.canary = Lookup::Found(taken);
-    }),
+    ("NameTaken", |world| world.seen.canary = owned_by(Some("another"), "bot-canary")),
 ];
 
 #[test]
@@ -1190,9 +1188,7 @@ fn a_foreign_anchor_is_told_and_waited_for() {
     let mut world = world();
     world.run_to("100 %", in_stage(100));
     world.run(30);
-    let mut taken = other_ingress("bot-anchor", "else");
-    taken.owner_uid = None;
-    world.seen.anchor = Lookup::Found(taken);
+    world.seen.anchor = owned_by(None, "bot-anchor");
     world.run(300);
     assert_eq!((world.backend().as_str(), world.condition("Progressing").1.as_str()), ("bot-blue", "NameTaken"));
     assert!(world.message().contains("bot-anchor"), "{}", world.message());

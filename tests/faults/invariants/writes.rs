@@ -6,7 +6,8 @@ use modelrollout_simapi::server::{Change, Server};
 use serde_json::Value;
 
 use super::{Invariants, text};
-use crate::hooks::RIVAL;
+use crate::fault::Class;
+use crate::hooks::{RIVAL, class};
 use crate::names::{BASE_MS, LEASE, NAME, NAMESPACE, is_main};
 
 const LEASES: &str = "coordination.k8s.io/v1/leases";
@@ -16,6 +17,11 @@ fn ends(lease: &Value) -> i64 {
     let renewed = text(lease, "/spec/renewTime").parse::<k8s_openapi::jiff::Timestamp>();
     let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_i64).unwrap_or(0);
     renewed.map_or(0, |at| at.as_millisecond() + seconds * 1000)
+}
+
+/// Leases and Events may be written without it, and the rival does not ask.
+fn needs_the_lease(call: &Call) -> bool {
+    class(call) == Class::Write && &*call.who != RIVAL
 }
 
 impl Invariants {
@@ -50,8 +56,7 @@ impl Invariants {
     /// S9: a write begins only when its lease lasts for as long as the write may take.
     pub fn margin(&mut self, call: &Call, server: &Server) {
         let path = &call.request.path;
-        let leases = path.contains("/leases") || path.contains("/events");
-        if leases || !call.writes() || &*call.who == RIVAL || self.disturbed {
+        if !needs_the_lease(call) || self.disturbed {
             return;
         }
         let (at, ends) = (call.at.as_millisecond(), server.get(LEASES, NAMESPACE, LEASE).map_or(0, |it| ends(&it)));
@@ -65,7 +70,7 @@ impl Invariants {
     /// S9: only who holds the lease writes.
     pub fn lease(&mut self, call: &Call, server: &Server, now: u64) {
         let path = &call.request.path;
-        if path.contains("/leases") || path.contains("/events") || &*call.who == RIVAL {
+        if !needs_the_lease(call) {
             return;
         }
         let Some(lease) = server.get(LEASES, NAMESPACE, LEASE) else {
