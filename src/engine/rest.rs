@@ -14,6 +14,7 @@ use super::readiness;
 use super::rollout::Dialect;
 use super::time;
 use super::traffic::{self, Backend, nginx};
+use crate::api::names::ANNOTATION_ROLLBACK;
 use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color};
 
@@ -21,6 +22,7 @@ use crate::api::{Attempt, Color};
 pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
     let result = decide(scene, draft, asked, clean);
+    silence(scene, draft);
     // What is missing may stay missing: an object without anything of ours in the cluster needs no finalizer.
     let missing = |problem: &Problem| problem.reason != Reason::Unreadable;
     let free = clean && scene.rollout.has_finalizer && !draft.actions.contains(&Action::RemoveFinalizer);
@@ -94,6 +96,31 @@ fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
         draft.stand(Phase::Holding, Reason::LiveNotReady, message);
     }
     revives
+}
+
+/// Nothing is left to do, and nobody answers: that is not ours to mend, but whoever is woken by it looks here first.
+fn silence(scene: Scene<'_>, draft: &mut Draft) {
+    let (Some(active), Phase::Stable | Phase::RolledBack) = (draft.status.active_color, draft.stand.phase) else {
+        return;
+    };
+    let seen = scene.seen.colors.get(active);
+    if draft.stand.reason == Reason::NotChecked || readiness::at_least_known(seen) != Some(0) {
+        return;
+    }
+    let why = readiness::of(seen).why;
+    let way = match restore::candidate(draft, active) {
+        Some(last) => format!(", or go back to {}: {}", last.from, scene.command(ANNOTATION_ROLLBACK, "down")),
+        None => String::new(),
+    };
+    let message = format!(
+        "no Pod of {active}, which carries all traffic, is ready ({why}): mend its Deployment {}{way}",
+        scene.rollout.side(active).deployment
+    );
+    if !draft.said(ConditionType::Ready, Reason::LiveNotReady) {
+        draft.warn(Reason::LiveNotReady, format!("Silence{active}"), message.clone());
+    }
+    let phase = if draft.stand.phase == Phase::Stable { Phase::Holding } else { draft.stand.phase };
+    draft.stand(phase, Reason::LiveNotReady, message);
 }
 
 fn adopt(scene: Scene<'_>, draft: &mut Draft, serving: Color) -> Color {

@@ -9,7 +9,7 @@ use modelrollout_simapi::actors::random::Random;
 
 use crate::ALL;
 use crate::fault::{Class, Fault, Kind};
-use crate::search::{Reference, Report, references, search};
+use crate::search::{APART, Reference, Report, references, search};
 
 /// So many runs are one step of the record of what is done.
 const STEP: usize = 500;
@@ -111,8 +111,9 @@ fn pairs() {
     }
     let scenarios = references.iter().map(|one| one.scenario.name).collect::<Vec<_>>().join("+");
     let name = if scenarios.len() > 60 { "pairs".to_owned() } else { format!("pairs-{scenarios}") };
+    // out of their order: what is done is a fair sample at every time
     work(&name, pairs.len(), |index| {
-        let (reference, one, other) = pairs[index];
+        let (reference, one, other) = pairs[index * APART % pairs.len()];
         (&references[reference], vec![one, other])
     });
 }

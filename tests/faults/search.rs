@@ -21,6 +21,9 @@ const LATE_S: u64 = 60;
 /// A bad version may keep its share so many seconds longer than undisturbed, or than the last fault lasts.
 const BAD_S: u64 = 15;
 
+/// A prime: every so-manieth of a list, round and round, takes it out of its order.
+pub const APART: usize = 100_003;
+
 /// A scenario and what it is undisturbed.
 pub struct Reference {
     pub scenario: Scenario,
@@ -78,15 +81,20 @@ impl Reference {
     /// the faults cost.
     fn compare(&self, outcome: &Outcome) -> Vec<Violation> {
         let mut broken = Vec::new();
-        if outcome.happened.iter().any(|fault| fault.kind.changes_the_end()) {
+        let happened = |what: fn(Kind) -> bool| outcome.happened.iter().any(|fault| what(fault.kind));
+        // of two leaders the one whose view is old may write late: see S2
+        let late = happened(|kind| kind == Kind::Rival) && happened(Kind::makes_blind);
+        if late || happened(Kind::changes_the_end) {
             return broken;
         }
         let mut wrong = |rule, text: String| broken.push(Violation { rule, at: outcome.took, text });
         let lasted: u64 = outcome.happened.iter().map(|fault| fault.kind.seconds() * 1000).sum();
         let late = outcome.took.saturating_sub(self.outcome.took + lasted) / 1000;
         if late > LATE_S {
-            let blind = outcome.happened.iter().any(|fault| fault.kind.makes_blind());
-            wrong(if blind { "L4" } else { "L1" }, format!("it comes to rest {late} s later than undisturbed"));
+            wrong(
+                if happened(Kind::makes_blind) { "L4" } else { "L1" },
+                format!("it comes to rest {late} s later than undisturbed"),
+            );
         }
         if let ((Some(was_bad), Some(was_gone)), (Some(bad), gone)) = (self.outcome.bad, outcome.bad) {
             let due = (bad + was_gone - was_bad).max(outcome.over_at) + BAD_S * 1000;
@@ -99,7 +107,7 @@ impl Reference {
         for (key, value) in &was.state {
             let other = is.state.get(key).map(String::as_str).unwrap_or_default();
             // who was away for long finds what it did, and not always why
-            let away = outcome.happened.iter().any(|fault| fault.kind.is_long());
+            let away = happened(Kind::is_long);
             if *key == "history" && away && without_causes(value) == without_causes(other) {
                 continue;
             }
@@ -107,7 +115,7 @@ impl Reference {
                 wrong("O1", format!("{key}: undisturbed {value:?}, now {other:?}"));
             }
         }
-        let theirs = outcome.happened.iter().any(|fault| matches!(fault.kind, Kind::Deleted | Kind::CanaryDeleted));
+        let theirs = happened(|kind| matches!(kind, Kind::Deleted | Kind::CanaryDeleted));
         if was.objects != is.objects && !theirs {
             wrong("O2", format!("made and deleted undisturbed {:?}, now {:?}", was.objects, is.objects));
         }

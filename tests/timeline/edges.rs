@@ -136,6 +136,28 @@ fn at_the_target_what_does_not_fit_matters_only_to_the_next_rollout() {
 }
 
 #[test]
+fn what_was_rolled_back_is_scaled_down_when_all_fits_or_the_target_is_set_back() {
+    let fits: Change = |world| world.seen.others.clear();
+    let back: Change = |world| world.edit(|object| object.spec.target = Color::Blue);
+    for (change, phase) in [(fits, Phase::RolledBack), (back, Phase::Stable)] {
+        let mut world = world();
+        world.run_to("25 %", in_stage(25));
+        world.annotate(names::ANNOTATION_ROLLBACK, "x");
+        world.run(60);
+        world.seen.others.push(other_ingress("preview", "bot-green"));
+        world.run(1200);
+        assert_eq!(
+            (world.phase(), world.replicas(Color::Green)),
+            (Phase::Invalid, 4),
+            "something else may serve from it"
+        );
+        change(&mut world);
+        world.run(60);
+        assert_eq!((world.phase(), world.replicas(Color::Green)), (phase, 0));
+    }
+}
+
+#[test]
 fn ingresses_of_two_classes_are_refused() {
     let mut world = world();
     world.add_second_ingress();
@@ -427,6 +449,27 @@ fn an_unknown_act_is_removed_and_told_once() {
     world.run_to("5 %", in_stage(5));
     assert_eq!(world.told(Reason::ActIgnored), 1);
     assert_eq!(world.object.metadata.annotations, Some([("example.com/approve".into(), "1/1".into())].into()));
+}
+
+#[test]
+fn an_act_that_is_seen_again_at_once_is_the_same_and_later_a_new_one() {
+    let mut world = world();
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.settle();
+    let told = |world: &World| (world.told(Reason::ActApplied), world.told(Reason::ActIgnored));
+    let applied = world.notes.iter().find(|note| note.reason == Reason::ActApplied);
+    assert!(applied.is_some_and(|note| !note.warning), "that an act worked is no warning");
+    // its removal was lost
+    world.run(30);
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1);
+    assert_eq!((told(&world), world.object.metadata.annotations.clone()), ((1, 0), Some([].into())));
+    // somebody sets it once more
+    world.run(60);
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1);
+    assert_eq!(told(&world), (1, 1), "that there is nothing to go back from is said");
 }
 
 #[test]
@@ -999,6 +1042,39 @@ fn nothing_is_scaled_back_that_the_attempt_did_not_scale() {
     });
     world.run(1200);
     assert!(!world.log.iter().any(|line| line.contains("scale") && line.ends_with(" 0")), "{:?}", world.log);
+}
+
+#[test]
+fn at_rest_it_says_that_the_color_that_serves_does_not_answer() {
+    let mut world = promoted();
+    let writes = world.writes;
+    world.set_ready(Color::Green, 0);
+    world.run(60);
+    assert_eq!((world.phase(), world.condition("Ready")), (Phase::Holding, ("False".into(), "LiveNotReady".into())));
+    assert!(world.message().contains("0 of 4 Pods are ready (Unschedulable: no GPU)"), "{}", world.message());
+    assert!(world.message().contains("or go back to blue: kubectl annotate"), "{}", world.message());
+    assert_eq!((world.writes - writes, world.told(Reason::LiveNotReady)), (1, 1), "once, and traffic is left alone");
+    world.set_ready(Color::Green, 1);
+    world.run(60);
+    assert_eq!((world.phase(), world.condition("Ready").1), (Phase::Stable, "AtTarget".into()));
+
+    // after a rollback, with nothing to go back to
+    let mut world = self::world();
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(60);
+    world.set_ready(Color::Blue, 0);
+    world.run(1);
+    assert_eq!((world.phase(), world.condition("Ready").1), (Phase::RolledBack, "LiveNotReady".into()));
+    assert!(world.message().ends_with("mend its Deployment bot-blue"), "{}", world.message());
+    assert_eq!(world.condition("RolledBack").0, "True");
+
+    // taken over with a backend that names a color without Pods
+    let mut world = self::world();
+    world.main().paths[0].service = Some("bot-green".into());
+    world.run(60);
+    assert_eq!((world.phase(), world.writes), (Phase::Holding, 1));
+    assert!(world.message().contains("its Deployment wants 0 replicas"), "{}", world.message());
 }
 
 #[test]

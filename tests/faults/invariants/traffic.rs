@@ -93,8 +93,10 @@ impl Invariants {
         let (was, is) = (replicas(old), replicas(&change.new));
         let Some(color) = color_of(&change.name).filter(|_| is < was) else { return };
         let (asked, in_force) = (*self.share().of(color), *self.in_force.of(color));
+        // a leader whose view is old, beside one that goes on: a known limit, since two objects cannot be written as one
+        let late = self.rival && self.blind;
         // who believes that the time has come cannot know better
-        if asked > 0 || in_force > 0.0 && !self.clock_ahead {
+        if !late && (asked > 0 || in_force > 0.0 && !self.clock_ahead) {
             let text =
                 format!("{color} is scaled from {was} to {is} with {asked} % asked for and {in_force} % in force");
             self.broken("S2", now, text);
@@ -143,7 +145,28 @@ impl Invariants {
             Kind::TargetDeleted => (now + UNDONE, u64::MAX),
             _ => return,
         };
-        self.excused.push((now..until, now..alone));
+        // before it is on record who serves, the backend decides that: the operator says that nobody answers, and no more
+        let adopted = self
+            .rollout
+            .as_ref()
+            .is_some_and(|rollout| rollout.status.as_ref().is_some_and(|status| status.active_color.is_some()));
+        let by_hand = matches!(kind, Kind::Switched | Kind::SwitchedUnseen);
+        let alone = if by_hand && !adopted { u64::MAX } else { alone };
+        // who cannot act yet, because of another fault, undoes it later
+        let busy = if self.over_at > now { self.over_at + UNDONE } else { now };
+        self.excused.push((now..until.max(busy), now..alone.max(busy)));
+    }
+
+    /// Another fault keeps the operator from undoing until then what somebody did.
+    pub fn hold_up(&mut self, now: u64, over_at: u64) {
+        for one in &mut self.excused {
+            for span in [&mut one.0, &mut one.1] {
+                // not the one that began this very moment
+                if span.start < now && span.contains(&now) {
+                    span.end = span.end.max(over_at + UNDONE);
+                }
+            }
+        }
     }
 
     fn is_excused(&self, at: u64) -> bool {
@@ -151,13 +174,15 @@ impl Invariants {
         self.excused.iter().any(|one| one.0.contains(&at) || alone && one.1.contains(&at))
     }
 
-    /// Nobody else can answer, or the rollout that would see to it was deleted.
+    /// Nobody else can answer, or nobody sees to it: the rollout was deleted, or no attempt is open that could go back.
     fn alone(&self, now: u64) -> bool {
         let deleted = self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some());
+        let attempt = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.as_ref());
+        let rests = attempt.is_none_or(|attempt| !attempt.open);
         // blue may have come back a moment ago
         let since = now.saturating_sub(UNDONE);
         let recent = |index: usize| self.ready.get(index + 1).is_none_or(|next| next.0 >= since);
-        deleted || self.ready.iter().enumerate().any(|(index, one)| one.1.blue == 0 && recent(index))
+        deleted || rests || self.ready.iter().enumerate().any(|(index, one)| one.1.blue == 0 && recent(index))
     }
 
     fn named_users(&self) -> bool {
