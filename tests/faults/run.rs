@@ -558,7 +558,9 @@ fn whole(end: &End) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let of = |key: &str| end.state.get(key).map(String::as_str).unwrap_or_default();
     let (backends, ours) = (of("backends"), of("ingresses of ours"));
-    if backends.contains("bot-blue") && backends.contains("bot-green") {
+    // switched by hand before anybody knew who serves: a person has to say
+    let nobody = of("active").is_empty() && of("phase") == "Invalid";
+    if backends.contains("bot-blue") && backends.contains("bot-green") && !nobody {
         wrong.push(("S17", format!("half of the backends are switched: {backends}")));
     }
     if of("open") != "true" {

@@ -1045,6 +1045,29 @@ fn nothing_is_scaled_back_that_the_attempt_did_not_scale() {
 }
 
 #[test]
+fn the_old_color_is_kept_until_it_is_known_that_the_new_one_is_still_the_same() {
+    let unread: Change = |world| world.seen.colors.green.prompt = Lookup::Unreadable("it is not watched yet".into());
+    let unobserved: Change = |world| world.deployment(Color::Green).generation = 2;
+    for (change, reason) in [(unread, "Unreadable"), (unobserved, "WaitingForReadiness")] {
+        let mut world = world();
+        world.run_to("the buffer", buffering);
+        change(&mut world);
+        world.run(3600);
+        assert_eq!((world.phase(), world.replicas(Color::Blue)), (Phase::Buffering, 4));
+        assert_eq!(world.condition("Progressing").1, reason, "{}", world.message());
+        // it was changed meanwhile: one write goes back
+        world.seen.colors.green.prompt = Lookup::Found(PromptSeen { hash: "greenhash".into() });
+        world.deployment(Color::Green).generation = 2;
+        world.deployment(Color::Green).observed_generation = 2;
+        change_template(&mut world, Color::Green, 2);
+        world.settle();
+        let cause = world.status().history[0].cause;
+        assert_eq!((world.backend().as_str(), cause), ("bot-blue", Some(Cause::RevisionChanged)));
+        assert!(!world.log.iter().any(|line| line.contains("scale bot-blue")), "{:?}", world.log);
+    }
+}
+
+#[test]
 fn at_rest_it_says_that_the_color_that_serves_does_not_answer() {
     let mut world = promoted();
     let writes = world.writes;

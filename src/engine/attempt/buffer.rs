@@ -7,6 +7,7 @@ use super::{Attempt, end, own, promote};
 use crate::api::Color;
 use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Phase, Reason};
+use crate::engine::binding;
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
 use crate::engine::judging::{Judged, Waiting};
@@ -59,6 +60,14 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         draft.stand(Phase::Buffering, Reason::Unreadable, format!("the Deployment of {}: {why}", attempt.from));
         return;
     }
+    if let Some((reason, why)) = untold(scene, attempt) {
+        let message = format!(
+            "the buffer is over, and {} stays up until it is known that {} is still the same: {why}",
+            attempt.from, attempt.to
+        );
+        draft.stand(Phase::Buffering, reason, message);
+        return;
+    }
     if let Some(old) = goes(scene, attempt, ends.0) {
         draft.actions.push(scale_down(scene, attempt.from, 0, old));
         return;
@@ -69,6 +78,20 @@ pub fn keep(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, judged: 
         draft.warn(Reason::BufferEndedUnjudged, action, message);
     }
     finish(scene, draft, attempt);
+}
+
+/// Why it cannot be told yet whether the target is still what was judged: a change of it goes back, and to Pods that are there.
+fn untold(scene: Scene<'_>, attempt: &Attempt) -> Option<(Reason, String)> {
+    let (side, seen) = (scene.rollout.side(attempt.to), scene.seen.colors.get(attempt.to));
+    if let Err((Reason::Unreadable, why)) = binding::prompt(attempt.to, side, seen) {
+        return Some((Reason::Unreadable, why));
+    }
+    let changing = seen.deployment.found().is_some_and(|it| it.observed_generation < it.generation);
+    changing.then(|| {
+        let why =
+            format!("the newest change of the Deployment {} was not looked at by its controller yet", side.deployment);
+        (Reason::WaitingForReadiness, why)
+    })
 }
 
 /// The canary has nothing left to do once the controller follows the switch. True if it is gone and the anchor names both.
