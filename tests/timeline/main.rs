@@ -491,7 +491,8 @@ fn model_and_prompt_must_agree_before_anything_moves() {
     assert_eq!(world.condition("ModelBound"), ("False".into(), "TemplateDisagrees".into()));
     world.deployment(Color::Green).model = Some("llama@2".into());
     world.deployment(Color::Green).config_maps.clear();
-    world.run(60);
+    world.run(300);
+    assert_eq!((world.phase(), world.replicas(Color::Green), world.green_share()), (Phase::Holding, 0, 0));
     assert_eq!(world.condition("PromptBound"), ("False".into(), "PromptNotReferenced".into()));
     world.deployment(Color::Green).config_maps = ["prompt-green".to_owned()].into();
     world.run_to("5 %", in_stage(5));
@@ -501,7 +502,8 @@ fn model_and_prompt_must_agree_before_anything_moves() {
 fn a_missing_prompt_waits_and_says_so() {
     let mut world = world();
     world.seen.colors.green.prompt = Lookup::Missing;
-    world.run(60);
+    world.run(300);
+    assert_eq!((world.phase(), world.green_share()), (Phase::Holding, 0));
     assert_eq!(world.condition("PromptBound"), ("False".into(), "PromptMissing".into()));
     assert_eq!(world.writes, 1, "only the status: {:?}", world.log);
 }
