@@ -402,6 +402,13 @@ impl World {
         match action {
             Action::AddFinalizer => self.object.metadata.finalizers = Some(vec![names::FINALIZER.into()]),
             Action::RemoveFinalizer => {
+                // nobody comes back to what is left then
+                let ours = |object: &Lookup<IngressSeen>| object.found().is_some_and(|seen| seen.is_owned_by("u1"));
+                assert!(
+                    !ours(&self.seen.canary) && !ours(&self.seen.anchor),
+                    "something of ours outlives the finalizer"
+                );
+                assert_ne!(self.backend(), "mixed", "a switch stays half done");
                 self.object.metadata.finalizers = None;
                 self.gone = self.object.metadata.deletion_timestamp.is_some();
             }
