@@ -107,7 +107,11 @@ fn silence(scene: Scene<'_>, draft: &mut Draft) {
     if draft.stand.reason == Reason::NotChecked || readiness::at_least_known(seen) != Some(0) {
         return;
     }
-    let why = readiness::of(seen).why;
+    // Pods are not watched at rest, so the Deployment has to say it
+    let why = match readiness::of(seen).desired {
+        0 => "its Deployment wants 0 replicas".to_owned(),
+        wanted => format!("0 of {wanted}"),
+    };
     let way = match restore::candidate(draft, active) {
         Some(last) => format!(", or go back to {}: {}", last.from, scene.command(ANNOTATION_ROLLBACK, "down")),
         None => String::new(),

@@ -53,6 +53,8 @@ pub struct World {
     pub writes: usize,
     pub gone: bool,
     version: u64,
+    /// What the last plan wants watched.
+    need: Need,
     ready_at: BTreeMap<Color, Timestamp>,
     counted: Option<(String, BTreeMap<String, Tallies>, Timestamp)>,
     /// Jobs that were made: name, and the environment that it was given.
@@ -151,6 +153,7 @@ impl World {
             writes: 0,
             gone: false,
             version: 1,
+            need: Need::default(),
             ready_at: BTreeMap::new(),
             counted: None,
             jobs: vec![],
@@ -286,12 +289,41 @@ impl World {
         }
     }
 
+    /// What the operator sees: of what is only watched when it is needed, what the last plan needed.
+    fn shown(&self) -> Observed {
+        fn hide<T>(lookup: &mut Lookup<T>) {
+            *lookup = Lookup::Unreadable(NOT_YET.to_owned());
+        }
+        let mut seen = self.seen.clone();
+        let spec = &self.object.spec;
+        for (color, given) in [(Color::Blue, &spec.blue), (Color::Green, &spec.green)] {
+            let side = color_mut(&mut seen.colors, color);
+            if !self.need.pods {
+                hide(&mut side.pods);
+                hide(&mut side.endpoints);
+            }
+            if !self.need.prompts.contains(&color) && given.prompt_template.is_some() {
+                hide(&mut side.prompt);
+            }
+        }
+        if !self.need.jobs {
+            hide(&mut seen.jobs);
+        }
+        for (name, template) in &mut seen.job_templates {
+            if !self.need.job_templates.contains(name) {
+                hide(template);
+            }
+        }
+        seen
+    }
+
     /// Plans and carries out until nothing is left to do at this instant; gives the last plan.
     pub fn settle(&mut self) -> Plan {
         let mut asked = None;
         for _ in 0..30 {
             self.move_pods();
-            let plan = engine::plan(&self.object, &self.seen, self.now);
+            let plan = engine::plan(&self.object, &self.shown(), self.now);
+            let watched = std::mem::replace(&mut self.need, Need { gates: None, ..plan.need.clone() });
             let quiet = plan.actions.is_empty() && plan.after.is_empty() && plan.status == self.status();
             if !quiet {
                 self.carry_out(&plan);
@@ -301,6 +333,10 @@ impl World {
                 continue;
             }
             assert!(plan.notes.is_empty(), "a quiet plan tells nothing: {:?}", plan.notes);
+            if watched != self.need {
+                // what is watched from now on is shown to the next plan
+                continue;
+            }
             assert!(plan.wake.is_none_or(|wake| wake > self.now), "a wake that is past is a busy loop");
             // Only a plan that was carried out is asked for: its intent is on record.
             let key = plan.need.gates.as_ref().map(|need| need.key.clone());
@@ -391,6 +427,7 @@ impl World {
             if self.die_after == Some(self.writes) {
                 // what was read dies with it
                 self.seen.readings.clear();
+                self.need = Need::default();
                 return;
             }
         }
