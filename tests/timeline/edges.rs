@@ -388,6 +388,44 @@ fn promote_skips_stages_and_samples_but_no_failed_gate_and_no_capacity() {
 }
 
 #[test]
+fn promote_passes_over_nothing_that_does_not_fit_while_the_old_color_answers() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.seen.others.push(other_ingress("preview", "bot-green"));
+    world.annotate(names::ANNOTATION_PROMOTE, "1");
+    world.run(600);
+    assert_eq!((world.green_share(), world.condition("Progressing").1), (25, "UnlistedIngress".into()));
+    world.seen.others.clear();
+    world.run_to("the buffer", buffering);
+}
+
+#[test]
+fn a_change_that_its_controller_has_not_looked_at_yet_holds_the_raise() {
+    for color in Color::BOTH {
+        let mut world = world();
+        world.run_to("25 %", in_stage(25));
+        world.deployment(color).generation += 1;
+        world.run(600);
+        assert_eq!((world.green_share(), world.condition("Progressing").1), (25, "WaitingForReadiness".into()));
+        // it was no change of the template
+        world.deployment(color).observed_generation += 1;
+        world.run_to("50 %", in_stage(50));
+    }
+}
+
+#[test]
+fn a_deletion_right_after_the_switch_leaves_the_anchor_until_the_controller_follows() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.object.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.run(4);
+    assert!(world.seen.canary.is_missing() && !world.seen.anchor.is_missing() && !world.gone);
+    world.run(2);
+    assert!(world.gone);
+    assert_eq!(world.backend(), "bot-green");
+}
+
+#[test]
 fn a_promote_of_another_attempt_does_nothing_but_tell_the_command() {
     let mut world = world();
     world.run_to("5 %", in_stage(5));
@@ -439,6 +477,19 @@ fn an_early_approval_does_not_pass_over_samples_that_are_missing_later() {
     world.annotate(names::ANNOTATION_APPROVE, "1/1");
     world.run(200);
     assert_eq!((world.phase(), world.condition("Progressing").1), (Phase::Holding, "InsufficientSamples".into()));
+}
+
+#[test]
+fn an_early_approval_never_passes_a_gate_that_fails_later() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[0].approval = Some(Approval::Required));
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.settle();
+    world.behavior.green.error_share = 0.5;
+    world.rate = 500.0;
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    assert_eq!((world.green_share(), world.attempt().cause), (0, Some(Cause::GateFailed)));
 }
 
 #[test]
