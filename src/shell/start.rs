@@ -239,3 +239,41 @@ async fn served(client: &Client, scopes: &[String], stop: &CancellationToken) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Refuses each request on its own connection, and counts them.
+    async fn refuses(listener: TcpListener, asked: Arc<AtomicUsize>) {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).await;
+            asked.fetch_add(1, Ordering::Relaxed);
+            let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_refused_is_asked_once_and_we_are_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let server = AbortOnDropHandle::new(tokio::spawn(refuses(listener, asked.clone())));
+        let (reads, writes) = clients(Config::new(url)).unwrap();
+        for client in [reads, writes] {
+            asked.store(0, Ordering::Relaxed);
+            let api: Api<ConfigMap> = Api::namespaced(client, "ml");
+            let told = tokio::time::timeout(Duration::from_millis(500), api.get("prompt")).await;
+            assert!(told.is_ok_and(|answer| answer.is_err()), "a layer below us goes on asking");
+            assert_eq!(asked.load(Ordering::Relaxed), 1);
+        }
+        drop(server);
+    }
+}

@@ -89,7 +89,7 @@ fn a_run_is_the_same_again() {
 }
 
 /// What was found here and mended: each line broke the rule that is named.
-const MENDED: [(&str, &str); 15] = [
+const MENDED: [(&str, &str); 16] = [
     // a plan whose intent could not be written asked for other samples than the next one, without an end and a pause: L1
     ("rollback-errors", "w9=503-300s"),
     ("promotion", "w9=503-30s"),
@@ -117,6 +117,8 @@ const MENDED: [(&str, &str); 15] = [
     ("promotion", "t100500=switched-unseen"),
     // and a switch that was refused is not done: S12
     ("rollback-two", "w24=conflict"),
+    // and an act is removed when it is on record, not before: O1
+    ("rollback-act", "w13=crash-after"),
 ];
 
 #[test]

@@ -13,6 +13,8 @@ mod edges;
 mod faults;
 mod gates;
 mod recovery;
+mod stories;
+mod story;
 mod world;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -10,6 +10,8 @@ use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::*;
 use modelrollout::engine::{self, readiness, traffic};
 
+use super::story::Story;
+
 pub const SETTLE: Duration = Duration::from_secs(5);
 
 /// What the model servers of one color do.
@@ -55,6 +57,8 @@ pub struct World {
     version: u64,
     /// What the last plan wants watched.
     need: Need,
+    /// Everything that is decided, if it is wanted.
+    pub story: Option<Story>,
     ready_at: BTreeMap<Color, Timestamp>,
     counted: Option<(String, BTreeMap<String, Tallies>, Timestamp)>,
     /// Jobs that were made: name, and the environment that it was given.
@@ -154,6 +158,7 @@ impl World {
             gone: false,
             version: 1,
             need: Need::default(),
+            story: None,
             ready_at: BTreeMap::new(),
             counted: None,
             jobs: vec![],
@@ -322,6 +327,9 @@ impl World {
         let mut asked = None;
         for _ in 0..30 {
             self.move_pods();
+            if let Some(story) = &mut self.story {
+                story.now = self.now;
+            }
             let plan = engine::plan(&self.object, &self.shown(), self.now);
             let watched = std::mem::replace(&mut self.need, Need { gates: None, ..plan.need.clone() });
             let quiet = plan.actions.is_empty() && plan.after.is_empty() && plan.status == self.status();
@@ -341,6 +349,9 @@ impl World {
             // Only a plan that was carried out is asked for: its intent is on record.
             let key = plan.need.gates.as_ref().map(|need| need.key.clone());
             if asked == Some(key.clone()) {
+                if let Some(story) = &mut self.story {
+                    story.rest(&plan);
+                }
                 return plan;
             }
             asked = Some(key);
@@ -421,8 +432,18 @@ impl World {
             }
             self.log.push(format!("{:>6} {}", self.now.as_second() - at(0).as_second(), step.name()));
             match step {
-                Step::Status(status) => self.object.status = Some(status.clone()),
-                Step::Action(action) => self.apply(action),
+                Step::Status(status) => {
+                    if let Some(story) = &mut self.story {
+                        story.status(self.object.status.as_ref(), status);
+                    }
+                    self.object.status = Some(status.clone());
+                }
+                Step::Action(action) => {
+                    if let Some(story) = &mut self.story {
+                        story.line(&format!("{action:?}"));
+                    }
+                    self.apply(action);
+                }
             }
             if self.die_after == Some(self.writes) {
                 // what was read dies with it
@@ -430,6 +451,9 @@ impl World {
                 self.need = Need::default();
                 return;
             }
+        }
+        if let Some(story) = &mut self.story {
+            plan.notes.iter().for_each(|note| story.note(note));
         }
         self.notes.extend(plan.notes.iter().cloned());
     }
