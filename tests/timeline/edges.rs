@@ -158,6 +158,37 @@ fn what_was_rolled_back_is_scaled_down_when_all_fits_or_the_target_is_set_back()
 }
 
 #[test]
+fn replicas_that_somebody_else_decides_stay_after_a_rollback() {
+    let mut world = world();
+    world.edit(|object| object.spec.prepare.replicas = modelrollout::api::PrepareReplicas::Leave);
+    world.scale_by("kubectl", Color::Green, 1);
+    world.run(5);
+    world.scale_by("kubectl", Color::Green, 4);
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1200);
+    assert_eq!((world.phase(), world.replicas(Color::Green)), (Phase::RolledBack, 4));
+}
+
+#[test]
+fn changes_ten_minutes_apart_are_no_conflict() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.edit(|object| object.spec.paused = true);
+    let start = world.now;
+    // just when the first one is forgotten
+    for seconds in [0, 5, 600] {
+        world.run((start.as_second() - world.now.as_second()) + seconds);
+        world.main().paths[0].service = Some("bot-green".into());
+        world.set_ready(Color::Green, 0);
+        world.settle();
+        world.set_ready(Color::Green, 4);
+        assert_eq!(world.backend(), "bot-blue", "after {seconds} s");
+    }
+    assert_eq!(world.told(Reason::FieldConflict), 0);
+}
+
+#[test]
 fn ingresses_of_two_classes_are_refused() {
     let mut world = world();
     world.add_second_ingress();
