@@ -83,9 +83,43 @@ fn recheck(judged: &Judgement, gate: &Gate) {
     let reckoned = reckon(&judged.evidence, gate.min_samples);
     match judged.verdict {
         Verdict::Hold if judged.reason == Reason::OverLimit => assert!(reckoned != Some(Verdict::Pass), "{judged:?}"),
-        Verdict::Hold => {}
+        Verdict::Hold => assert!(reckoned != Some(Verdict::Fail), "{judged:?}"),
         verdict => assert_eq!(reckoned, Some(verdict), "{judged:?}"),
     }
+}
+
+#[test]
+fn what_is_on_record_of_too_little_decides_nothing() {
+    let one = LimitEvidence {
+        limit: LimitKind::MaxIncrease,
+        test: Test::Share,
+        span: Span::Stage,
+        threshold: 0.03,
+        samples: 500,
+        bad: 10,
+        longer_than: None,
+        baseline_samples: Some(500),
+        baseline_bad: Some(10),
+        value: None,
+        confidence: None,
+    };
+    assert_eq!(reckon(std::slice::from_ref(&one), 500), Some(Verdict::Pass));
+    for few in
+        [LimitEvidence { samples: 499, ..one.clone() }, LimitEvidence { baseline_samples: Some(499), ..one.clone() }]
+    {
+        assert_eq!(reckon(&[few], 500), None);
+    }
+    let value = |samples, value| LimitEvidence {
+        limit: LimitKind::Max,
+        test: Test::Value,
+        threshold: 0.5,
+        samples,
+        value: Some(value),
+        baseline_samples: None,
+        ..one.clone()
+    };
+    let said = [value(1, 0.5), value(1, 0.6), value(2, 0.6)].map(|one| reckon(&[one], 0));
+    assert_eq!(said, [Some(Verdict::Pass), None, Some(Verdict::Fail)], "the second look decides");
 }
 
 #[test]
