@@ -52,6 +52,32 @@ fn a_target_that_fails_everything_is_gone_after_ten_of_its_requests() {
 }
 
 #[test]
+fn who_is_over_the_limit_when_the_hold_is_over_has_had_its_second_look() {
+    let mut world = world();
+    // the 500 answers are there 40 seconds after the hold
+    world.rate = 100.0;
+    world.behavior.green.error_share = 0.07;
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    let entry = &world.status().history[0];
+    let gate = entry.gates.iter().find(|gate| gate.name == "errors").unwrap();
+    assert_eq!((gate.evidence[0].samples, gate.evidence[0].bad), (500, 35));
+    recheck(&world);
+}
+
+#[test]
+fn what_was_counted_is_kept_while_the_source_is_away() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(30);
+    let counted = world.attempt().evidence;
+    assert_eq!(counted.len(), 3, "green of both gates, and blue of the one that compares");
+    world.metrics_up = false;
+    world.run(60);
+    assert_eq!(world.attempt().evidence.len(), 3);
+    assert!(world.attempt().evidence.iter().zip(&counted).all(|(now, then)| now.total >= then.total));
+}
+
+#[test]
 fn the_first_request_that_fails_rolls_nothing_back() {
     let mut world = world();
     world.rate = 20.0;

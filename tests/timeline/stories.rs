@@ -90,7 +90,8 @@ fn slow_answers() {
         world.edit(|object| drop(object.spec.stages.remove(0)));
         gates(
             world,
-            r#"[{name: p99, minSamples: 200, latency: {histogram: 'h{service="{{service}}"}', quantile: "0.9", max: 5s, maxRatio: 2}}]"#,
+            r#"[{name: errors, minSamples: 100, errorRate: {bad: 'b{service="{{service}}"}', total: 't{service="{{service}}"}', maxIncrease: 20%}},
+                {name: p99, minSamples: 200, latency: {histogram: 'h{service="{{service}}"}', quantile: "0.9", max: 5s, maxRatio: 2}}]"#,
         );
         world.run_to("the last stage", in_stage(100));
         world.behavior.green.slow_share = 0.4;
