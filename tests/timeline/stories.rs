@@ -1,6 +1,6 @@
 //! Whole rollouts, each with everything that was decided in it: the writes, the Events, every field of the status, what was
 //! watched and asked, and when. A change of any of it shows in `stories/`, to be read and agreed to in the same commit:
-//! `STORIES=write cargo test --test timeline stories` writes them anew.
+//! `STORIES=write cargo test -p modelrollout --test timeline stories` writes them anew.
 
 use std::path::Path;
 
