@@ -520,7 +520,8 @@ fn an_early_approval_never_passes_a_gate_that_fails_later() {
     world.behavior.green.error_share = 0.5;
     world.rate = 500.0;
     world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
-    assert_eq!((world.green_share(), world.attempt().cause), (0, Some(Cause::GateFailed)));
+    let entry = &world.status().history[0];
+    assert_eq!((entry.weight, entry.cause), (5, Some(Cause::GateFailed)), "in this stage, not in the next");
 }
 
 #[test]
