@@ -103,10 +103,8 @@ fn what_is_on_record_of_too_little_decides_nothing() {
         value: None,
         confidence: None,
     };
-    assert_eq!(reckon(std::slice::from_ref(&one), 500), Some(Verdict::Pass));
-    for few in
-        [LimitEvidence { samples: 499, ..one.clone() }, LimitEvidence { baseline_samples: Some(499), ..one.clone() }]
-    {
+    assert_eq!(reckon(&[one], 500), Some(Verdict::Pass));
+    for few in [LimitEvidence { samples: 499, ..one }, LimitEvidence { baseline_samples: Some(499), ..one }] {
         assert_eq!(reckon(&[few], 500), None);
     }
     let value = |samples, value| LimitEvidence {
@@ -116,7 +114,7 @@ fn what_is_on_record_of_too_little_decides_nothing() {
         samples,
         value: Some(value),
         baseline_samples: None,
-        ..one.clone()
+        ..one
     };
     let said = [value(1, 0.5), value(1, 0.6), value(2, 0.6)].map(|one| reckon(&[one], 0));
     assert_eq!(said, [Some(Verdict::Pass), None, Some(Verdict::Fail)], "the second look decides");
