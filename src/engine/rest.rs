@@ -113,7 +113,7 @@ fn silence(scene: Scene<'_>, draft: &mut Draft) {
         wanted => format!("0 of {wanted}"),
     };
     let way = match restore::candidate(draft, active) {
-        Some(last) => format!(", or go back to {}: {}", last.from, scene.command(ANNOTATION_ROLLBACK, "down")),
+        Some(last) => format!("; to go back to {}, run: {}", last.from, scene.command(ANNOTATION_ROLLBACK, "down")),
         None => String::new(),
     };
     let message = format!(

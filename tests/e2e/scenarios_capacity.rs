@@ -84,6 +84,34 @@ async fn pods_that_cannot_start_say_why_in_the_message() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
+async fn a_color_that_serves_and_dies_at_rest_is_told_and_left_by_the_command_in_the_message() {
+    let setup = Setup::default().stages(&[(100, "1s")]).with("/rollback/buffer", json!("2s"));
+    // no requests while green is down: nobody could answer them
+    scenario("dead-at-rest", setup.without_load(), async |it| {
+        it.create_rollout().await;
+        it.promoted().await;
+        it.scale_by_hand("bot-green", 0).await;
+        let status = it.condition("Ready", "False", Reason::LiveNotReady).await;
+        assert_eq!(status.phase, Some(Phase::Holding));
+        let message = status.summary.message;
+        assert!(message.contains("no Pod of green, which carries all traffic, is ready"), "{message}");
+        run_command_in(&message);
+        it.ingresses.until("the switch", LONG, |all| it.all_name(all, "bot-blue")).await;
+        eventually("the ingress controller follows", SHORT, async || {
+            for _ in 0..20 {
+                http::get(&it.host, "/v1/models", &[]).await?.ok()?;
+            }
+            Ok(())
+        })
+        .await;
+        it.start_load().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
 async fn a_live_color_that_dies_in_a_stage_is_left_by_the_command_in_the_message() {
     let setup = Setup::default().stages(&[(50, "5m"), (100, "1s")]).with("/rollback/buffer", json!("2s"));
     // no requests while blue is down: those that it would have answered fail, whatever the operator does

@@ -1158,7 +1158,7 @@ fn at_rest_it_says_that_the_color_that_serves_does_not_answer() {
     world.run(60);
     assert_eq!((world.phase(), world.condition("Ready")), (Phase::Holding, ("False".into(), "LiveNotReady".into())));
     assert!(world.message().contains("is ready (0 of 4)"), "{}", world.message());
-    assert!(world.message().contains("or go back to blue: kubectl annotate"), "{}", world.message());
+    assert!(world.message().contains("; to go back to blue, run: kubectl annotate"), "{}", world.message());
     assert_eq!((world.writes - writes, world.told(Reason::LiveNotReady)), (1, 1), "once, and traffic is left alone");
     world.set_ready(Color::Green, 1);
     world.run(60);
