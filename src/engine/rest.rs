@@ -107,18 +107,20 @@ fn silence(scene: Scene<'_>, draft: &mut Draft) {
     if draft.stand.reason == Reason::NotChecked || readiness::at_least_known(seen) != Some(0) {
         return;
     }
-    // Pods are not watched at rest, so the Deployment has to say it
-    let why = match readiness::of(seen).desired {
-        0 => "its Deployment wants 0 replicas".to_owned(),
-        wanted => format!("0 of {wanted}"),
-    };
+    let deployment = &scene.rollout.side(active).deployment;
+    // Pods are not watched at rest, so the Deployment has to say it. Whoever wants none of them is told, and not warned.
+    let wanted = readiness::of(seen).desired;
+    if wanted == 0 {
+        draft.stand.message =
+            format!("{}; its Deployment {deployment} wants 0 replicas, so nobody answers", draft.stand.message);
+        return;
+    }
     let way = match restore::candidate(draft, active) {
         Some(last) => format!("; to go back to {}, run: {}", last.from, scene.command(ANNOTATION_ROLLBACK, "down")),
         None => String::new(),
     };
     let message = format!(
-        "no Pod of {active}, which carries all traffic, is ready ({why}): mend its Deployment {}{way}",
-        scene.rollout.side(active).deployment
+        "no Pod of {active}, which carries all traffic, is ready (0 of {wanted}): mend its Deployment {deployment}{way}"
     );
     if !draft.said(ConditionType::Ready, Reason::LiveNotReady) {
         draft.warn(Reason::LiveNotReady, format!("Silence{active}"), message.clone());

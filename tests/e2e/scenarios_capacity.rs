@@ -91,6 +91,10 @@ async fn a_color_that_serves_and_dies_at_rest_is_told_and_left_by_the_command_in
         it.create_rollout().await;
         it.promoted().await;
         it.scale_by_hand("bot-green", 0).await;
+        let nowhere =
+            json!([{ "op": "add", "path": "/spec/template/spec/nodeSelector", "value": { "nowhere": "yes" } }]);
+        kubectl(&it.namespace, &["patch", "deployment", "bot-green", "--type=json", "-p", &nowhere.to_string()]);
+        it.scale_by_hand("bot-green", 2).await;
         let status = it.condition("Ready", "False", Reason::LiveNotReady).await;
         assert_eq!(status.phase, Some(Phase::Holding));
         let message = status.summary.message;

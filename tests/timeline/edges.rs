@@ -199,6 +199,39 @@ fn ingresses_of_two_classes_are_refused() {
 }
 
 #[test]
+fn of_two_rollouts_with_one_object_in_common_the_older_goes_on() {
+    type Shared = fn(&mut modelrollout::api::ModelRolloutSpec);
+    let named = |name: &str, seconds: i64| {
+        let mut object = world().object;
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.uid = Some(name.to_owned());
+        object.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(super::world::at(seconds)));
+        for (side, color) in [(&mut object.spec.blue, "blue"), (&mut object.spec.green, "green")] {
+            side.deployment_name = format!("{name}-{color}");
+            side.service_name = format!("{name}-{color}");
+        }
+        object.spec.traffic.ingress.names = vec![name.to_owned()];
+        object
+    };
+    let elder = |me, other: &_| modelrollout::engine::elder(&me, [other].into_iter());
+    let shared: [Shared; 3] = [
+        |spec| spec.green.deployment_name = "a-blue".into(),
+        |spec| spec.blue.service_name = "a-green".into(),
+        |spec| spec.traffic.ingress.names.push("a".into()),
+    ];
+    for share in shared {
+        let mut other = named("b", 10);
+        share(&mut other.spec);
+        assert_eq!(elder(named("a", 20), &other).as_deref(), Some("b"));
+        assert_eq!(elder(named("a", 10), &other), None, "of the same second, by name");
+        assert_eq!(elder(named("a", 0), &other), None, "it is the older one itself");
+    }
+    assert_eq!(elder(named("a", 20), &named("b", 10)), None, "nothing in common");
+    assert_eq!(elder(named("a", 20), &named("a", 10)), None, "it is itself");
+}
+
+#[test]
 fn a_newcomer_never_blocks_the_rollback_of_another() {
     let mut world = world();
     world.run_to("25 %", in_stage(25));
@@ -553,6 +586,13 @@ fn an_act_that_is_seen_again_at_once_is_the_same_and_later_a_new_one() {
     world.annotate(names::ANNOTATION_ROLLBACK, "x");
     world.run(1);
     assert_eq!(told(&world), (1, 1), "that there is nothing to go back from is said");
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1);
+    assert_eq!((told(&world), world.status().acts.len()), ((1, 1), 2), "once");
+    world.run(60);
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run(1);
+    assert_eq!(told(&world), (1, 2), "to whoever asks again, again");
 }
 
 #[test]
@@ -1179,8 +1219,12 @@ fn at_rest_it_says_that_the_color_that_serves_does_not_answer() {
     let mut world = self::world();
     world.main().paths[0].service = Some("bot-green".into());
     world.run(60);
-    assert_eq!((world.phase(), world.writes), (Phase::Holding, 1));
-    assert!(world.message().contains("its Deployment wants 0 replicas"), "{}", world.message());
+    assert_eq!((world.phase(), world.writes), (Phase::Stable, 1), "whoever wants no Pods is told, and not warned");
+    assert!(
+        world.message().ends_with("its Deployment bot-green wants 0 replicas, so nobody answers"),
+        "{}",
+        world.message()
+    );
 }
 
 #[test]

@@ -65,6 +65,23 @@ fn who_is_over_the_limit_when_the_hold_is_over_has_had_its_second_look() {
 }
 
 #[test]
+fn counts_of_a_histogram_go_on_with_the_bounds_that_stayed() {
+    let counts = |bounds: &[f64], at_most: &[u64], total| Counts {
+        total,
+        bad: 0,
+        bounds: bounds.to_vec(),
+        at_most: at_most.to_vec(),
+        seen: true,
+    };
+    let before = counts(&[1.0, 2.0, 5.0], &[10, 20, 30], 40);
+    let after = counts(&[1.0, 3.0, 5.0], &[11, 22, 33], 50);
+    assert_eq!(before.and(&after), counts(&[1.0, 5.0], &[21, 63], 90));
+    assert_eq!(after.since(&before), counts(&[1.0, 5.0], &[1, 3], 10));
+    assert_eq!(Counts::default().and(&after), after);
+    assert_eq!(after.and(&Counts::default()), after);
+}
+
+#[test]
 fn what_was_counted_is_kept_while_the_source_is_away() {
     let mut world = world();
     world.run_to("25 %", in_stage(25));
