@@ -110,17 +110,11 @@ fn record(scene: Scene<'_>, draft: &mut Draft, act: &str, value: &str, attempt: 
     };
     let (act, value) = (clip(act, LONGEST_NAME), clip(value, LONGEST));
     let message = format!("{act}={value}: {text}");
-    let effect = clip(&format!("{reason}: {text}"), 512);
-    // Its removal may have failed: that it does nothing is told once.
-    let same = |past: &ActRecord| past.act == act && past.value == value && past.attempt == attempt;
-    let told = |past: &ActRecord| same(past) && past.effect == effect && fresh(past, scene.now);
-    if reason == Reason::ActIgnored && draft.stored.acts.iter().any(told) {
-        return;
-    }
     match reason {
         Reason::ActApplied => draft.tell(reason, format!("Act{act}"), message),
         _ => draft.warn(reason, format!("Act{act}"), message),
     }
+    let effect = clip(&format!("{reason}: {text}"), 512);
     draft.status.acts.insert(0, ActRecord { act, attempt, value, effect, time: time::floor(scene.now) });
     draft.status.acts.truncate(KEPT);
 }

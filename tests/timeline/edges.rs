@@ -586,13 +586,6 @@ fn an_act_that_is_seen_again_at_once_is_the_same_and_later_a_new_one() {
     world.annotate(names::ANNOTATION_ROLLBACK, "x");
     world.run(1);
     assert_eq!(told(&world), (1, 1), "that there is nothing to go back from is said");
-    world.annotate(names::ANNOTATION_ROLLBACK, "x");
-    world.run(1);
-    assert_eq!((told(&world), world.status().acts.len()), ((1, 1), 2), "once");
-    world.run(60);
-    world.annotate(names::ANNOTATION_ROLLBACK, "x");
-    world.run(1);
-    assert_eq!(told(&world), (1, 2), "to whoever asks again, again");
 }
 
 #[test]
