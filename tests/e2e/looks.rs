@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::cluster::tool;
 use crate::harness::{SHORT, Scenario, condition, eventually, status_if};
+use crate::http;
 
 /// Runs the command that a message ends with.
 pub fn run_command_in(message: &str) {
@@ -21,6 +22,17 @@ pub fn run_command_in(message: &str) {
 }
 
 impl Scenario {
+    /// Waits until the ingress controller follows a switch to Pods that answer.
+    pub async fn answers_again(&self) {
+        eventually("the ingress controller follows", SHORT, async || {
+            for _ in 0..20 {
+                http::get(&self.host, "/v1/models", &[]).await?.ok()?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+
     /// Waits until a condition has that status and reason.
     pub async fn condition(&self, kind: &str, truth: &str, reason: Reason) -> ModelRolloutStatus {
         self.condition_within(SHORT, kind, truth, reason).await

@@ -7,8 +7,7 @@ use modelrollout::api::reasons::{Cause, Phase, Reason};
 use serde_json::json;
 
 use crate::cluster::kubectl;
-use crate::harness::{LONG, SHORT, Scenario, condition, eventually, in_stage, scenario, status_if};
-use crate::http;
+use crate::harness::{LONG, SHORT, Scenario, condition, in_stage, scenario, status_if};
 use crate::looks::run_command_in;
 use crate::manifests::{NAME, Setup};
 
@@ -101,13 +100,7 @@ async fn a_color_that_serves_and_dies_at_rest_is_told_and_left_by_the_command_in
         assert!(message.contains("no Pod of green, which carries all traffic, is ready"), "{message}");
         run_command_in(&message);
         it.ingresses.until("the switch", LONG, |all| it.all_name(all, "bot-blue")).await;
-        eventually("the ingress controller follows", SHORT, async || {
-            for _ in 0..20 {
-                http::get(&it.host, "/v1/models", &[]).await?.ok()?;
-            }
-            Ok(())
-        })
-        .await;
+        it.answers_again().await;
         it.start_load().await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     })
@@ -131,13 +124,7 @@ async fn a_live_color_that_dies_in_a_stage_is_left_by_the_command_in_the_message
         it.weight(50).await;
         run_command_in(&message);
         it.ingresses.until("the switch", LONG, |all| it.all_name(all, "bot-green")).await;
-        eventually("the ingress controller follows", SHORT, async || {
-            for _ in 0..20 {
-                http::get(&it.host, "/v1/models", &[]).await?.ok()?;
-            }
-            Ok(())
-        })
-        .await;
+        it.answers_again().await;
         it.start_load().await;
         let status = it.promoted().await;
         assert_eq!(status.attempt.unwrap().id, 1);

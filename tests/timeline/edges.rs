@@ -334,7 +334,7 @@ fn a_deletion_in_a_half_done_switch_takes_it_back() {
     world.run(8);
     world.named("bot").paths[0].service = Some("bot-green".into());
     world.named("chat").paths[0].service = Some("bot-blue".into());
-    world.object.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.delete();
     world.run(60);
     assert!(world.gone);
     assert_eq!(world.backend(), "bot-blue");
@@ -481,7 +481,7 @@ fn a_change_that_its_controller_has_not_looked_at_yet_holds_the_raise() {
 fn a_deletion_right_after_the_switch_leaves_the_anchor_until_the_controller_follows() {
     let mut world = world();
     world.run_to("the buffer", buffering);
-    world.object.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+    world.delete();
     world.run(4);
     assert!(world.seen.canary.is_missing() && !world.seen.anchor.is_missing() && !world.gone);
     world.run(2);

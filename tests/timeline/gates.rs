@@ -18,7 +18,7 @@ fn set(world: &mut World, index: usize, settings: &str) {
     });
 }
 
-fn gates(world: &mut World, yaml: &str) {
+pub fn gates(world: &mut World, yaml: &str) {
     let gates: Vec<GateSpec> = serde_yaml::from_str(yaml).unwrap();
     world.edit(|object| object.spec.gates = gates);
 }
@@ -287,8 +287,13 @@ const JOB: &str = "[{name: schema, job: {podTemplateName: judge, deadline: 2m}}]
 fn with_job() -> World {
     let mut world = world();
     gates(&mut world, JOB);
-    world.seen.job_templates.insert("judge".into(), Lookup::Found([("app".to_owned(), "judge".to_owned())].into()));
+    judge_template(&mut world);
     world
+}
+
+/// The PodTemplate that Jobs are made from.
+pub fn judge_template(world: &mut World) {
+    world.seen.job_templates.insert("judge".into(), Lookup::Found([("app".to_owned(), "judge".to_owned())].into()));
 }
 
 #[test]

@@ -17,7 +17,6 @@ mod stories;
 mod story;
 mod world;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use modelrollout::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use modelrollout::api::{Color, names};
 use modelrollout::engine::observed::{Lookup, PromptSeen};
@@ -618,7 +617,7 @@ fn deletion_at_every_moment_leaves_traffic_whole() {
         world.tick = 11;
         world.run(seconds);
         let backend = world.backend();
-        world.object.metadata.deletion_timestamp = Some(Time(world.now));
+        world.delete();
         if world.object.metadata.finalizers.is_none() {
             continue;
         }

@@ -8,6 +8,7 @@ use modelrollout::api::reasons::{JobOutcome, Phase};
 use modelrollout::api::{Approval, Color, ControllerDialect, names};
 use modelrollout::engine::observed::{Lookup, PodsSeen};
 
+use super::gates::{gates, judge_template};
 use super::story::Story;
 use super::world::{World, color_mut};
 use super::{SPEC, buffering, in_stage, world};
@@ -45,10 +46,6 @@ fn after(what: impl Fn(&World) -> bool) -> World {
     let mut world = short();
     world.run_to("where the story begins", what);
     world
-}
-
-fn gates(world: &mut World, yaml: &str) {
-    world.edit(|object| object.spec.gates = serde_yaml::from_str(yaml).unwrap());
 }
 
 fn done(world: &World) -> bool {
@@ -261,7 +258,7 @@ fn named_users_and_judges_of_all_kinds() {
             world,
             "[{name: score, dryRun: true, value: {query: score, max: 0.5}}, {name: judge, job: {podTemplateName: judge, deadline: 2m}}]",
         );
-        world.seen.job_templates.insert("judge".into(), Lookup::Found([("app".to_owned(), "judge".to_owned())].into()));
+        judge_template(world);
         world.named_users = true;
         for number in 1..=3 {
             world.run_to("the Job", |world| world.jobs.len() == number);
@@ -279,8 +276,7 @@ fn deletions() {
     for (name, weight) in [("deleted", 5), ("deleted-late", 100)] {
         tells(name, after(in_stage(weight)), |world| {
             world.run(if weight == 100 { 100 } else { 0 });
-            let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
-            world.object.metadata.deletion_timestamp = Some(now);
+            world.delete();
             world.run(60);
         });
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use modelrollout::api::reasons::{JobOutcome, Phase, Reason};
 use modelrollout::api::{Color, ControllerDialect, ModelRollout, ModelRolloutStatus, names};
@@ -204,6 +205,11 @@ impl World {
     pub fn edit(&mut self, change: impl FnOnce(&mut ModelRollout)) {
         change(&mut self.object);
         *self.object.metadata.generation.get_or_insert_default() += 1;
+    }
+
+    /// Somebody deletes the object.
+    pub fn delete(&mut self) {
+        self.object.metadata.deletion_timestamp = Some(Time(self.now));
     }
 
     /// The backend of the production Ingresses; `mixed` if they differ.
