@@ -73,6 +73,32 @@ fn the_worked_examples() {
     assert!((1.0 - upper_bound(940, 1000, 0.05) - 0.048_124).abs() < 5e-7);
 }
 
+/// A bad guess would be mended by Newton's method, and cost the steps that [`MAX_STEPS`] does not have for the smallest alpha.
+#[test]
+fn the_first_guess_is_as_close_as_its_sources_say() {
+    let normal = [
+        (0.5, 0.0),
+        (0.25, 0.674_489_750),
+        (0.05, 1.644_853_627),
+        (0.01, 2.326_347_874),
+        (0.0005, 3.290_526_731),
+        (1e-6, 4.753_424_309),
+        (1e-9, 5.997_807_015),
+    ];
+    for (alpha, quantile) in normal {
+        let guess = normal_quantile_guess(f64::ln(alpha));
+        assert!((guess - quantile).abs() < 4.5e-4, "{alpha}: {guess}");
+    }
+    for (k, n) in [(1, 10), (2, 20), (5, 100), (50, 1000), (300, 1000), (95, 100), (8, 10)] {
+        for alpha in [0.05, 0.0005] {
+            let (bad, good) = (k as f64, (n - k) as f64);
+            let guess = beta_quantile_guess(bad + 1.0, good, normal_quantile_guess(f64::ln(alpha)));
+            let (bound, share) = (upper_bound(k, n, alpha), bad / n as f64);
+            assert!((guess - bound).abs() < 0.015 * (bound - share), "{k} of {n} at {alpha}: {guess}, {bound}");
+        }
+    }
+}
+
 /// The very number, zeros of either sign apart.
 fn is(got: f64, value: f64) -> bool {
     got.total_cmp(&value).is_eq()

@@ -13,14 +13,14 @@ fn world() -> World {
 }
 
 /// Blue was left for good: green serves, blue is at zero.
-fn promoted() -> World {
+pub fn promoted() -> World {
     let mut world = world();
     world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
     world.run(60);
     world
 }
 
-fn plain() -> World {
+pub fn plain() -> World {
     let mut world = world();
     world.edit(|object| {
         object.spec.traffic.ingress.controller = ControllerDialect::None;

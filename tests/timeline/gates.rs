@@ -284,7 +284,7 @@ fn the_other_colors_counts_of_long_ago_are_no_baseline() {
 
 const JOB: &str = "[{name: schema, job: {podTemplateName: judge, deadline: 2m}}]";
 
-fn with_job() -> World {
+pub fn with_job() -> World {
     let mut world = world();
     gates(&mut world, JOB);
     judge_template(&mut world);

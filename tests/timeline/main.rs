@@ -9,6 +9,7 @@
     clippy::type_complexity
 )]
 
+mod details;
 mod edges;
 mod faults;
 mod gates;

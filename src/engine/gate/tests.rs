@@ -474,3 +474,16 @@ proptest! {
         prop_assert!(first != Verdict::Fail || more != Verdict::Pass);
     }
 }
+
+#[test]
+fn samples_are_old_when_two_scrapes_and_what_the_way_takes_are_over() {
+    let of = |age: i64, interval: Option<u64>| {
+        let newest = Some(at(SECONDS - age));
+        stale(&Counted { newest, interval: interval.map(Duration::from_secs), ..counted(errors(0, 10)) }, at(SECONDS))
+    };
+    assert_eq!((of(35, Some(15)).is_some(), of(36, Some(15)).is_some()), (false, true));
+    // how often it is scraped is not known yet
+    assert_eq!((of(300, None).is_some(), of(301, None).is_some()), (false, true));
+    let never = |total| stale(&Counted { newest: None, ..counted(errors(0, total)) }, at(SECONDS)).is_some();
+    assert_eq!((never(0), never(1)), (false, true));
+}

@@ -1,0 +1,269 @@
+//! What single comparisons decide. Each of these tests was written for a small mutant that lived (`cargo mutants`).
+
+use modelrollout::api::reasons::{JobOutcome, Phase, Reason, Step, Verdict};
+use modelrollout::api::{Approval, Color, PrepareReplicas, names};
+use modelrollout::engine::observed::*;
+use modelrollout::engine::plan::{IngressWant, PathWant};
+
+use super::edges::{plain, promoted};
+use super::gates::with_job;
+use super::world::{World, main_ingress};
+use super::{SPEC, buffering, in_stage};
+
+fn world() -> World {
+    World::new(SPEC)
+}
+
+/// An Ingress of ours that is being deleted, and that a finalizer of somebody keeps.
+fn kept(name: String) -> Lookup<IngressSeen> {
+    let owner_uid = Some("u1".to_owned());
+    Lookup::Found(IngressSeen { uid: name.clone(), name, owner_uid, deleting: true, ..main_ingress("bot-green") })
+}
+
+fn waits(world: &mut World, name: &str) {
+    let before = world.log.len();
+    world.run(60);
+    let message = world.message();
+    assert!(message.contains(name) && message.contains("a finalizer of somebody keeps it"), "{message}");
+    assert!(!world.log[before..].iter().any(|line| line.contains("delete")), "it is deleted already");
+}
+
+#[test]
+fn a_canary_that_a_finalizer_keeps_is_waited_for_before_an_attempt_begins() {
+    let mut world = world();
+    world.seen.canary = kept(names::canary_name("bot"));
+    waits(&mut world, "bot-canary");
+    assert!(world.status().attempt.is_none());
+    world.seen.canary = Lookup::Missing;
+    world.run_to("the attempt", |world| world.status().attempt.is_some_and(|attempt| attempt.open));
+}
+
+#[test]
+fn a_rollback_that_waits_for_such_a_canary_is_not_forgotten() {
+    let mut world = promoted();
+    world.seen.canary = kept(names::canary_name("bot"));
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    waits(&mut world, "bot-canary");
+    assert!(world.object.metadata.annotations.as_ref().unwrap().contains_key(names::ANNOTATION_ROLLBACK));
+    world.seen.canary = Lookup::Missing;
+    world.settle();
+    assert_eq!((world.phase(), world.object.metadata.annotations.clone()), (Phase::Restoring, Some([].into())));
+}
+
+#[test]
+fn without_shares_an_ingress_with_the_name_of_a_canary_is_nobodys_business() {
+    let mut world = plain();
+    world.seen.canary = kept(names::canary_name("bot"));
+    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.settle();
+    assert_eq!(world.phase(), Phase::Restoring);
+}
+
+#[test]
+fn an_anchor_that_a_finalizer_keeps_is_waited_for_before_the_first_share() {
+    let mut world = world();
+    world.seen.anchor = kept(names::anchor_name("bot"));
+    waits(&mut world, "bot-anchor");
+    assert_eq!(world.green_share(), 0);
+    world.seen.anchor = Lookup::Missing;
+    world.run_to("5 %", in_stage(5));
+}
+
+#[test]
+fn a_rollback_after_a_switch_by_hand_is_recorded_as_what_it_is() {
+    let mut world = promoted();
+    world.scale_by("kubectl", Color::Blue, 4);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.annotate(names::ANNOTATION_ROLLBACK, "the operator was dead");
+    world.settle();
+    let effect = world.status().acts[0].effect.clone();
+    assert!(effect.contains("the backend names blue already"), "{effect}");
+}
+
+#[test]
+fn a_template_of_jobs_that_may_not_be_read_says_what_to_install() {
+    let mut world = with_job();
+    world.seen.job_templates.insert("judge".into(), Lookup::Unreadable("podtemplates is forbidden".into()));
+    world.run(60);
+    assert_eq!(world.condition("Preflight"), ("False".into(), "JobTemplateMissing".into()));
+    assert!(world.message().contains("jobGates.enabled"), "{}", world.message());
+    assert_eq!(world.green_share(), 0);
+}
+
+#[test]
+fn a_canary_that_goes_in_the_first_stage_was_deleted_by_somebody() {
+    let mut world = world();
+    world.run_to("evidence on record", |world| {
+        world.status().attempt.is_some_and(|attempt| attempt.evidence.iter().any(|evidence| evidence.total > 0))
+    });
+    assert_eq!((world.attempt().step, world.attempt().stage_index), (Step::Stage, 0));
+    world.seen.canary = Lookup::Missing;
+    world.run(5);
+    assert_eq!((world.told(Reason::CanaryRestored), world.green_share()), (1, 5));
+}
+
+#[test]
+fn a_judge_that_has_passed_is_shown_in_the_buffer_beside_the_gates_that_still_count() {
+    let mut world = with_job();
+    world.edit(|object| object.spec.gates.insert(0, World::new(SPEC).object.spec.gates.remove(0)));
+    for number in 1..=5 {
+        world.run_to("the Job", |world| world.jobs.len() == number);
+        let name = world.jobs.last().unwrap().name.clone();
+        world.end_job(&name, JobOutcome::Succeeded);
+    }
+    world.run_to("the buffer", buffering);
+    world.run(30);
+    let gates: Vec<_> = world.status().gates.into_iter().map(|gate| (gate.name, gate.verdict)).collect();
+    assert_eq!(gates, [("errors".to_owned(), Verdict::Pass), ("schema".to_owned(), Verdict::Pass)]);
+}
+
+#[test]
+fn a_source_that_has_lost_samples_holds_and_says_so() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(40);
+    let on_record = world.attempt().evidence.iter().find(|one| one.color == Color::Green).unwrap().total;
+    let reading = world.seen.readings.get_mut("errors").unwrap();
+    let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!("no counts") };
+    candidate.now.total = u64::try_from(on_record).unwrap() - 1;
+    let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+    let gate = &status.gates[0];
+    assert_eq!((gate.verdict, gate.reason.as_str()), (Verdict::Hold, "InvalidData"));
+    assert!(gate.message.contains("the source has lost samples"), "{}", gate.message);
+}
+
+/// What somebody may change of an Ingress of ours.
+const TAMPERED: [fn(&mut IngressSeen); 12] = [
+    |seen| seen.class = None,
+    |seen| drop(seen.annotations.insert("more".into(), "of it".into())),
+    |seen| drop(seen.annotations.insert(names::NGINX_CANARY_WEIGHT.into(), "100".into())),
+    |seen| {
+        seen.annotations.remove(names::NGINX_CANARY);
+        seen.annotations.insert("more".into(), "of it".into());
+    },
+    |seen| seen.tls.clear(),
+    |seen| seen.default_backend = Some("else".into()),
+    |seen| seen.paths.push(seen.paths[0].clone()),
+    |seen| seen.paths[0].host = None,
+    |seen| seen.paths[0].path = Some("/v1".into()),
+    |seen| seen.paths[0].path_type = "Exact".into(),
+    |seen| seen.paths[0].service = Some("else".into()),
+    |seen| seen.paths[0].port = Some(PortSeen::Number(81)),
+];
+
+#[test]
+fn whatever_is_changed_of_an_ingress_of_ours_is_seen() {
+    let mut world = world();
+    world.add_second_ingress();
+    world.run_to("25 %", in_stage(25));
+    let seen = world.seen.canary.found().unwrap().clone();
+    let path = |path: &PathSeen| PathWant {
+        host: path.host.clone(),
+        path: path.path.clone(),
+        path_type: path.path_type.clone(),
+        service: path.service.clone().unwrap(),
+        port: path.port.clone().unwrap(),
+    };
+    let want = IngressWant {
+        name: seen.name.clone(),
+        replaces: None,
+        class: seen.class.clone(),
+        annotations: seen.annotations.clone().into_iter().collect(),
+        paths: seen.paths.iter().map(path).collect(),
+        tls: seen.tls.clone(),
+        required: true,
+    };
+    assert!(want.matches(&seen));
+    for (index, tamper) in TAMPERED.iter().enumerate() {
+        let mut other = seen.clone();
+        tamper(&mut other);
+        assert!(!want.matches(&other), "number {index} goes unseen");
+    }
+}
+
+#[test]
+fn nothing_on_record_is_no_series_that_was_seen() {
+    let of = |total: i64| {
+        let text = format!("{{gate: g, color: green, through: 2026-01-01T00:00:00Z, total: {total}}}");
+        Counts::on_record(&serde_yaml::from_str(&text).unwrap()).0
+    };
+    assert_eq!([of(-1), of(0), of(1)].map(|counts| (counts.seen, counts.total)), [(false, 0), (false, 0), (true, 1)]);
+}
+
+#[test]
+fn the_anchor_of_an_attempt_that_has_just_ended_stays_while_the_controller_follows() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    let anchor = world.seen.anchor.clone();
+    assert!(anchor.found().is_some());
+    world.run(60);
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run_to("the way back", |world| world.phase() == Phase::RolledBack);
+    let ended = world.now;
+    // who has edited the Ingress is not known to be us any more
+    world.main();
+    world.seen.anchor = anchor;
+    world.annotate(names::ANNOTATION_RETRY, "again");
+    world.run_to("no anchor", |world| world.seen.anchor.is_missing());
+    let took = world.now.duration_since(ended).as_secs();
+    assert!((4..=8).contains(&took), "{took} s");
+}
+
+#[test]
+fn an_approval_whose_removal_is_lost_counts_once_and_passes_over_nothing() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[0].approval = Some(Approval::Required));
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.fail_at = Some(world.writes + 2);
+    world.run_to("25 %", in_stage(25));
+    assert!(world.log.iter().any(|line| line.starts_with("RemoveAct") && line.ends_with("FAILED")), "{:?}", world.log);
+    assert_eq!(world.object.metadata.annotations, Some([].into()));
+    assert_eq!(world.told(Reason::ApprovedWithoutEvidence), 0);
+    let effects: Vec<_> = world.status().acts.into_iter().map(|act| act.effect).collect();
+    assert_eq!(effects, ["ActApplied: stage 1 may be left when its hold is over and its gates pass"]);
+}
+
+#[test]
+fn a_target_that_somebody_else_has_to_start_is_waited_for_with_the_command() {
+    let mut world = world();
+    world.edit(|object| object.spec.prepare.replicas = PrepareReplicas::Leave);
+    world.run(60);
+    assert_eq!(world.condition("Progressing").1, "WaitingForReadiness");
+    assert!(world.message().contains("kubectl"), "{}", world.message());
+    assert_eq!(world.replicas(Color::Green), 0);
+}
+
+#[test]
+fn who_serves_may_be_unknown_from_the_start_and_who_comes_may_not() {
+    let mut world = world();
+    world.deployment(Color::Blue).generation += 1;
+    world.run_to("5 %", in_stage(5));
+    assert_eq!(world.attempt().from_revision, None);
+    world.deployment(Color::Green).generation += 1;
+    world.run(600);
+    assert_eq!((world.green_share(), world.condition("Progressing").1), (5, "WaitingForReadiness".into()));
+    world.deployment(Color::Green).observed_generation += 1;
+    world.run_to("25 %", in_stage(25));
+}
+
+#[test]
+fn a_deletion_waits_until_each_thing_that_may_be_ours_can_be_read() {
+    let hides: [fn(&mut World) -> &mut Lookup<IngressSeen>; 3] = [
+        |world| &mut world.seen.canary,
+        |world| &mut world.seen.anchor,
+        |world| world.seen.ingresses.get_mut("bot").unwrap(),
+    ];
+    for (index, hide) in hides.into_iter().enumerate() {
+        let mut world = world();
+        world.run_to("25 %", in_stage(25));
+        let before = std::mem::replace(hide(&mut world), Lookup::Unreadable("forbidden".into()));
+        world.delete();
+        world.run(60);
+        assert!(!world.gone, "number {index}");
+        *hide(&mut world) = before;
+        world.run(60);
+        assert!(world.gone && world.seen.canary.is_missing(), "number {index}");
+    }
+}
