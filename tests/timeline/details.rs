@@ -5,7 +5,7 @@ use modelrollout::api::{Approval, Color, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::{IngressWant, PathWant};
 
-use super::edges::{plain, promoted};
+use super::edges::{change_template, plain, promoted};
 use super::gates::with_job;
 use super::world::{World, main_ingress};
 use super::{SPEC, buffering, in_stage};
@@ -265,5 +265,69 @@ fn a_deletion_waits_until_each_thing_that_may_be_ours_can_be_read() {
         *hide(&mut world) = before;
         world.run(60);
         assert!(world.gone && world.seen.canary.is_missing(), "number {index}");
+    }
+}
+
+#[test]
+fn a_mere_change_of_the_target_goes_back_when_the_old_color_is_whole_and_not_before() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.set_ready(Color::Blue, 1);
+    change_template(&mut world, Color::Green, 7);
+    world.run(60);
+    assert_eq!(world.backend(), "bot-green");
+    assert!(world.message().contains("1 ready Pods"), "{}", world.message());
+    world.set_ready(Color::Blue, 4);
+    world.run(5);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn missing_samples_are_passed_over_by_name() {
+    let mut world = world();
+    world.edit(|object| {
+        object.spec.gates[0].min_samples = Some(100);
+        object.spec.gates[1].min_samples = Some(1_000_000);
+        object.spec.stages[0].approval = Some(Approval::Required);
+    });
+    world.run_to("5 %", in_stage(5));
+    world.run(100);
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.settle();
+    let effect = world.status().acts[0].effect.clone();
+    assert!(effect.contains("samples are missing (p99:") && !effect.contains("errors:"), "{effect}");
+}
+
+/// The message of a spec that the schema would have refused, with this for the gate of that number.
+fn refusal(gate: usize, path: &[&str], value: &str) -> Option<String> {
+    let mut world = world();
+    world.edit(|object| {
+        let mut yaml = serde_yaml::to_value(&object.spec.gates[gate]).unwrap();
+        let place = path.iter().fold(&mut yaml, |yaml, key| &mut yaml[*key]);
+        *place = value.into();
+        object.spec.gates[gate] = serde_yaml::from_value(yaml).unwrap();
+    });
+    world.settle();
+    (world.phase() == Phase::Invalid).then(|| world.message())
+}
+
+#[test]
+fn the_limits_of_limits_hold_for_objects_that_were_stored_before_the_schema_had_them() {
+    let cases: [(usize, &[&str], &[&str], &[&str]); 6] = [
+        (0, &["errorRate", "max"], &["0.1%", "99.9%"], &["0%", "100%", "-1%", "5"]),
+        (0, &["confidence"], &["90%", "99.9999%"], &["89.9%", "100%"]),
+        (0, &["warmup"], &["0s", "1h"], &["1h1s"]),
+        (1, &["latency", "quantile"], &["0.001", "0.999"], &["0", "1", "-0.5", "NaN"]),
+        (1, &["latency", "max"], &["1ms"], &["0s"]),
+        (1, &["maxHold"], &["1s"], &["soon"]),
+    ];
+    for (gate, path, good, bad) in cases {
+        for value in good {
+            assert_eq!(refusal(gate, path, value), None, "{path:?} {value}");
+        }
+        for value in bad {
+            let said = refusal(gate, path, value).unwrap_or_else(|| panic!("{path:?} {value} is taken"));
+            assert!(said.contains("spec.gates[") && said.contains("must"), "{said}");
+        }
     }
 }

@@ -51,7 +51,7 @@ fn foreign_canary() -> IngressSeen {
 }
 
 /// A new template; `content` tells it from others.
-fn change_template(world: &mut World, color: Color, content: u32) {
+pub fn change_template(world: &mut World, color: Color, content: u32) {
     let deployment = world.deployment(color);
     let counted: u32 = deployment.template_revision.parse().expect("a number");
     deployment.template_revision = (counted + 1).to_string();
@@ -229,6 +229,9 @@ fn of_two_rollouts_with_one_object_in_common_the_older_goes_on() {
     }
     assert_eq!(elder(named("a", 20), &named("b", 10)), None, "nothing in common");
     assert_eq!(elder(named("a", 20), &named("a", 10)), None, "it is itself");
+    let mut before = named("a", 10);
+    before.metadata.uid = Some("before".to_owned());
+    assert_eq!(elder(named("a", 10), &before), None, "it was created anew, and the old one is not gone from view yet");
 }
 
 #[test]

@@ -487,3 +487,17 @@ fn samples_are_old_when_two_scrapes_and_what_the_way_takes_are_over() {
     let never = |total| stale(&Counted { newest: None, ..counted(errors(0, total)) }, at(SECONDS)).is_some();
     assert_eq!((never(0), never(1)), (false, true));
 }
+
+#[test]
+fn what_was_not_read_yet_is_none_so_far_of_as_many_as_are_needed() {
+    let of = |gate: &Gate, counts_from: i64| {
+        let judged =
+            judge(&Evidence { answer: None, counts_from: at(counts_from), ..evidence(&Answer::Value(0.0)) }, gate);
+        (judged.verdict, judged.reason, judged.samples, judged.needed)
+    };
+    let counts = rate(Some(0.05), None, 100);
+    assert_eq!(of(&counts, SECONDS), (Verdict::Hold, Reason::NoTraffic, Some(0), Some(100)));
+    assert_eq!(of(&counts, SECONDS + 1), (Verdict::Hold, Reason::WarmingUp, None, None));
+    let value = gate(Rule::Value { query: String::new(), min: None, max: Some(1.0) }, 1);
+    assert_eq!(of(&value, SECONDS), (Verdict::Hold, Reason::NoData, None, None));
+}
