@@ -317,6 +317,15 @@ fn start_if_due(scene: Scene<'_>, draft: &mut Draft, active: Color, clean: bool)
         return waits(scene, draft, reason, message);
     }
     draft.stand(Phase::Preparing, Reason::AttemptStarted, format!("an attempt to move to {target} begins"));
+    // What was asked of the last attempt must not be taken for a word on this one.
+    let leaves =
+        |action: &Action| matches!(action, Action::RemoveAct { annotation, .. } if annotation == ANNOTATION_ROLLBACK);
+    if draft.after.iter().any(leaves) {
+        let message =
+            format!("the annotation {ANNOTATION_ROLLBACK}, which was meant for the last attempt, is removed first");
+        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
+        return Ok(());
+    }
     // A backend that somebody changed goes first.
     if scene.position() == Backend::One(active) && ready_to_open(scene, draft) {
         attempt::open(scene, draft, active, revision, None);

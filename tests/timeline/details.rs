@@ -1,13 +1,14 @@
 //! What single comparisons decide. Each of these tests was written for a small mutant that lived (`cargo mutants`).
 
-use modelrollout::api::reasons::{JobOutcome, Phase, Reason, Step, Verdict};
+use k8s_openapi::jiff::SignedDuration;
+use modelrollout::api::reasons::{Cause, JobOutcome, Phase, Reason, Step, Verdict};
 use modelrollout::api::{Approval, Color, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::{IngressWant, PathWant};
 
 use super::edges::{change_template, plain, promoted};
 use super::gates::with_job;
-use super::world::{World, main_ingress};
+use super::world::{World, color_mut, main_ingress};
 use super::{SPEC, buffering, in_stage};
 
 fn world() -> World {
@@ -330,4 +331,111 @@ fn the_limits_of_limits_hold_for_objects_that_were_stored_before_the_schema_had_
             assert!(said.contains("spec.gates[") && said.contains("must"), "{said}");
         }
     }
+}
+
+#[test]
+fn a_canary_with_its_weight_is_put_right_although_nobody_can_be_asked() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(30);
+    world.metrics_up = false;
+    world.run(5);
+    let Lookup::Found(canary) = &mut world.seen.canary else { panic!("no canary") };
+    canary.paths[0].path = Some("/v1".into());
+    canary.managers.insert(0, "kubectl-edit".into());
+    world.run(5);
+    assert_eq!(world.seen.canary.found().unwrap().paths[0].path.as_deref(), Some("/"));
+    assert_eq!(world.told(Reason::CanaryRestored), 1);
+}
+
+#[test]
+fn an_approval_of_a_stage_that_is_over_is_refused_with_the_command_however_late() {
+    let mut world = world();
+    world.edit(|object| {
+        object.spec.stages[0].approval = Some(Approval::Required);
+        object.spec.stages[1].hold = "30m".into();
+    });
+    world.run_to("5 %", in_stage(5));
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.run_to("25 %", in_stage(25));
+    world.run(300);
+    world.annotate(names::ANNOTATION_APPROVE, "1/1");
+    world.settle();
+    let effect = world.status().acts[0].effect.clone();
+    assert!(effect.starts_with("ActIgnored") && effect.contains("modelrollout.dev/approve=1/2"), "{effect}");
+    assert_eq!(world.object.metadata.annotations, Some([].into()));
+}
+
+#[test]
+fn where_nobody_answers_on_either_side_the_old_color_that_lost_its_pods_gets_the_traffic() {
+    for ours in [false, true] {
+        let mut world = world();
+        world.run_to("25 %", in_stage(25));
+        world.deployment(Color::Blue).scaled_by_us = ours;
+        world.set_ready(Color::Blue, 0);
+        world.set_ready(Color::Green, 0);
+        world.run(5);
+        assert_eq!((world.green_share(), world.phase()), (0, Phase::RolledBack), "{}", world.message());
+    }
+}
+
+#[test]
+fn a_rollback_whose_removal_fails_for_long_is_no_word_on_the_next_attempt() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "they complain");
+    world.run(300);
+    // it could not be removed until now, and cannot be again
+    world.annotate(names::ANNOTATION_ROLLBACK, "they complain");
+    world.annotate(names::ANNOTATION_RETRY, "again");
+    world.fail_at = Some(world.writes + 3);
+    world.run_to("the next attempt", in_stage(5));
+    let failed = world.log.iter().filter(|line| line.ends_with("FAILED")).cloned().collect::<Vec<_>>();
+    assert!(matches!(&failed[..], [line] if line.contains("dev/rollback")), "{failed:?}");
+    assert_eq!((world.attempt().id, world.object.metadata.annotations.clone()), (2, Some([].into())));
+}
+
+/// The Pods of `color` as somebody sees them who was away until after every deadline.
+fn away(world: &mut World, color: Color) {
+    let side = color_mut(&mut world.seen.colors, color);
+    (side.pods, side.endpoints) = (Lookup::Unreadable(NOT_YET.into()), Lookup::Unreadable(NOT_YET.into()));
+    world.never_ready = true;
+    world.now = world.now + SignedDuration::from_hours(1);
+    world.settle();
+    assert!(world.message().contains("its Pods are not read yet"), "{}", world.message());
+}
+
+#[test]
+fn who_was_away_until_the_deadline_looks_before_it_says_that_a_color_was_not_ready() {
+    let started = |ready: i32| {
+        let mut world = world();
+        world.run(5);
+        away(&mut world, Color::Green);
+        assert_eq!((world.phase(), world.attempt().open), (Phase::Preparing, true));
+        world.set_ready(Color::Green, ready);
+        world
+    };
+    started(4).run_to("a stage", in_stage(5));
+    let mut late = started(0);
+    late.run_to("the end", |world| !world.attempt().open);
+    assert_eq!(late.attempt().cause, Some(Cause::ProgressDeadlineExceeded));
+
+    let mut world = promoted();
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.run(5);
+    away(&mut world, Color::Blue);
+    assert_eq!((world.phase(), world.attempt().open), (Phase::Restoring, true));
+    world.set_ready(Color::Blue, 4);
+    world.run_to("the switch back", |world| world.backend() == "bot-blue");
+}
+
+#[test]
+fn a_target_gets_as_many_replicas_as_its_shares_are_held_for() {
+    let mut world = world();
+    world.settle();
+    // the scale-up is lost, and somebody scales the active color down meanwhile
+    world.scale_by(names::MANAGER_SCALE, Color::Green, 0);
+    world.scale_by("kubectl", Color::Blue, 2);
+    world.run_to("the buffer", buffering);
+    assert_eq!(world.replicas(Color::Green), 4);
 }

@@ -1534,6 +1534,25 @@ fn a_share_is_lowered_by_hand_whatever_path_no_canary_can_carry() {
 }
 
 #[test]
+fn a_share_is_lowered_by_hand_on_the_controller_that_has_it() {
+    let mut world = world();
+    world.add_second_ingress();
+    world.run_to("50 %", in_stage(50));
+    let before = world.seen.canary.found().expect("a canary").clone();
+    // of two classes: no canary can be right for both
+    world.main().class = Some("another".into());
+    world.main().tls.push(TlsSeen { hosts: vec!["new.example".into()], secret_name: None });
+    world.edit(|object| {
+        object.spec.paused = true;
+        object.spec.manual_weight = Some(10);
+    });
+    world.settle();
+    let canary = world.seen.canary.found().expect("a canary");
+    assert_eq!((world.green_share(), canary.class.as_deref()), (10, Some("nginx")));
+    assert_eq!((&canary.tls, &canary.paths), (&before.tls, &before.paths));
+}
+
+#[test]
 fn a_webhook_that_changes_our_canary_is_a_conflict_and_no_busy_loop() {
     let mut world = world();
     world.run_to("25 %", in_stage(25));

@@ -30,15 +30,19 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     if !ready {
         let why =
             format!("{}{}", readiness.why, if readiness.desired == 0 { hint(scene, &attempt) } else { String::new() });
-        if now >= deadline {
+        if now < deadline {
+            draft.wake_at(deadline);
+            let message = format!("{}: {why}; the attempt ends at {deadline} if it is not ready by then", attempt.to);
+            draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
+        } else if readiness.ready.is_none() {
+            // Who has been away until now has not seen that it was not ready.
+            draft.stand(Phase::Preparing, Reason::WaitingForReadiness, format!("{}: {why}", attempt.to));
+        } else {
             let message =
                 format!("{} was not ready within {}: {why}", attempt.to, time::show(rollout.progress_deadline));
             rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
             return;
         }
-        draft.wake_at(deadline);
-        let message = format!("{}: {why}; the attempt ends at {deadline} if it is not ready by then", attempt.to);
-        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
     } else if let Some((phase, reason, message)) = waits_for(scene, draft, &attempt) {
         draft.stand(phase, reason, message);
     } else if attempt.promote_requested || rollout.dialect == Dialect::Plain {
@@ -89,7 +93,8 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
 pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     let replicas = |color| scene.seen.colors.get(color).deployment.found();
     let Some(to) = replicas(attempt.to) else { return };
-    let active = replicas(attempt.from).map_or(attempt.active_replicas, |from| from.desired);
+    // Not fewer than its shares are held for, although the active color was scaled down since the attempt began.
+    let active = replicas(attempt.from).map_or(0, |from| from.desired).max(attempt.active_replicas);
     let wanted = active.max(to.desired).max(1);
     // Somebody who keeps setting it back is answered at a pace.
     let again = set_by_others(scene, attempt);

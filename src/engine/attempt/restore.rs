@@ -111,7 +111,9 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
         Some((reason, why)) => {
             attempt.stage_started_at = None;
             let deadline = time::after(attempt.started_at.0, scene.rollout.progress_deadline);
-            if scene.now >= deadline && reason == Reason::WaitingForReadiness {
+            // Who has been away until now has not seen that it was not ready.
+            let known = readiness::of(scene.seen.colors.get(to)).ready.is_some();
+            if scene.now >= deadline && known && reason == Reason::WaitingForReadiness {
                 let message =
                     format!("{to} was not ready within {}: {why}", time::show(scene.rollout.progress_deadline));
                 super::rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);

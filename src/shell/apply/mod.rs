@@ -262,12 +262,18 @@ impl Turn<'_> {
         self.took_ingress(&want.name, result).await
     }
 
-    /// Writes an Ingress that spares requests and that nothing waits for: once more if it was refused, since going on
-    /// without it loses some. Who got no answer has waited long enough.
+    /// Writes an Ingress that spares requests and that nothing waits for: once more if it failed, since going on without
+    /// it loses some. While the API server does not answer, that has waited long enough.
     async fn try_ingress(&mut self, want: &IngressWant) {
+        let began = Instant::now();
         let Err(mut error) = self.write_ingress(want).await else { return };
-        if !matches!(error, Error::Deadline { .. } | Error::NotLeader { .. }) {
+        // after a write without an answer it was asked what has become of it
+        let answers = began.elapsed() < 2 * CALL_DEADLINE;
+        if answers && !matches!(error, Error::NotLeader { .. }) {
             let seen = self.ctx.stores.ingresses.get(&self.namespace, &want.name);
+            if seen.found().is_some_and(|seen| want.matches(seen)) {
+                return;
+            }
             let known = seen.found().filter(|seen| want.replaces.as_ref().is_some_and(|(uid, _)| *uid == seen.uid));
             let replaces = known.map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
             // what somebody has deleted meanwhile is made anew

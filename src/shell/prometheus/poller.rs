@@ -189,7 +189,7 @@ impl Side<'_> {
                 }
                 Side::Buckets(_) => Fetched::Buckets(before),
             };
-            window.prime(before, start);
+            window.prime(before, start)?;
         }
         match self.read(source, window.reach(now), end).await {
             Err(trouble) if trouble.is_too_large() && window.interval().is_none() => {

@@ -27,6 +27,11 @@ const STEP: f64 = 5.0;
 /// What is recent, in seconds.
 const RECENT: [(Span, f64); 2] = [(Span::LastFiveMinutes, 300.0), (Span::LastMinute, 60.0)];
 
+/// The groups of series of one color.
+const BAD: &str = "bad";
+const TOTAL: &str = "total";
+const BUCKET: &str = "bucket";
+
 /// The samples of one color.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fetched {
@@ -44,8 +49,8 @@ pub enum Fetched {
 impl Fetched {
     fn groups(&mut self) -> Vec<(&'static str, &mut Vec<Series>)> {
         match self {
-            Fetched::Rate { bad, total } => vec![("bad", bad), ("total", total)],
-            Fetched::Buckets(all) => vec![("bucket", all)],
+            Fetched::Rate { bad, total } => vec![(BAD, bad), (TOTAL, total)],
+            Fetched::Buckets(all) => vec![(BUCKET, all)],
         }
     }
 
@@ -120,16 +125,22 @@ impl Window {
     }
 
     /// Takes in the last values that series had at `at`, before what is read first: a counter that was there before, and was
-    /// not scraped for a while, was not born in the window.
-    pub fn prime(&mut self, mut known: Fetched, at: f64) {
+    /// not scraped for a while, was not born in the window. What no counter can have is not taken in: it would be found
+    /// wrong at every look from then on, although it was said once.
+    pub fn prime(&mut self, mut known: Fetched, at: f64) -> Result<(), Trouble> {
+        let mut last = BTreeMap::new();
         for (group, all) in known.groups() {
             for one in all.drain(..) {
-                if let Some((_, value)) = one.samples.last() {
-                    self.last.insert((group, one.labels), (at, *value));
+                let Some((_, value)) = one.samples.last() else { continue };
+                if !value.is_finite() || *value < 0.0 {
+                    return Err(no_counter(group));
                 }
+                last.insert((group, one.labels), (at, *value));
             }
         }
+        self.last.extend(last);
         self.primed = true;
+        Ok(())
     }
 
     /// How many seconds of samples to ask for at `now`.
@@ -244,18 +255,24 @@ impl Window {
     }
 }
 
+/// What is wrong with a group of series that does not count.
+fn no_counter(group: &str) -> Trouble {
+    let what = match group {
+        BUCKET => "the histogram's buckets are not counters".to_owned(),
+        _ => format!("the samples of `{group}` are not those of a counter"),
+    };
+    let hint = "is it a gauge? Select a counter, which only rises and counts requests one by one";
+    Trouble(Reason::NotACounter, format!("{what}: {hint}"))
+}
+
 fn count(fetched: &Fetched, from: f64, to: f64) -> Result<Counts, Trouble> {
     let invalid = |text: &str| Trouble(Reason::InvalidData, text.to_owned());
-    let no_counter = |text: &str| {
-        let hint = "is it a gauge? Select a counter, which only rises and counts requests one by one";
-        Trouble(Reason::NotACounter, format!("{text}: {hint}"))
-    };
     let seen = !fetched.all().is_empty();
     match fetched {
         Fetched::Rate { bad, total } => match (tally(bad, from, to), tally(total, from, to)) {
             (Tally::Count(bad), Tally::Count(total)) => Ok(Counts { total, bad, seen, ..Counts::default() }),
-            (Tally::NotACounter, _) => Err(no_counter("the samples of `bad` are not those of a counter")),
-            (_, Tally::NotACounter) => Err(no_counter("the samples of `total` are not those of a counter")),
+            (Tally::NotACounter, _) => Err(no_counter(BAD)),
+            (_, Tally::NotACounter) => Err(no_counter(TOTAL)),
         },
         Fetched::Buckets(all) => {
             let counted = buckets(all, from, to).map_err(|problem| match problem {
@@ -266,7 +283,7 @@ fn count(fetched: &Fetched, from: f64, to: f64) -> Result<Counts, Trouble> {
                 BucketProblem::TooMany(count) => invalid(&format!(
                     "the histogram has {count} bucket bounds, and {MOST_BUCKETS} are the most that are kept: select fewer by the label le"
                 )),
-                BucketProblem::NotACounter => no_counter("the histogram's buckets are not counters"),
+                BucketProblem::NotACounter => no_counter(BUCKET),
                 BucketProblem::NotCumulative => {
                     invalid("a larger bucket of the histogram counts less than a smaller one")
                 }

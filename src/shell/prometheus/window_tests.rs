@@ -37,6 +37,20 @@ fn evidence(counted: &Counted) -> Evidence {
 }
 
 #[test]
+fn what_no_counter_can_have_is_not_taken_in_as_what_was_there_before() {
+    let mut window = Window::new(100.0, 100.0, None);
+    for value in [f64::NAN, f64::INFINITY, -1.0] {
+        let Err(Trouble(reason, text)) = window.prime(rate(&[(60.0, value)], 0.0, 90.0), 90.0) else {
+            panic!("{value} is taken in")
+        };
+        assert_eq!(reason, Reason::NotACounter, "{text}");
+        assert!(!window.is_primed(), "it is asked again");
+    }
+    window.prime(rate(&[(60.0, 40.0)], 0.0, 90.0), 90.0).unwrap();
+    assert_eq!(poll(&mut window, &[(110.0, 50.0)], 112.0).now.total, 10);
+}
+
+#[test]
 fn a_gap_longer_than_the_look_back_makes_no_new_series() {
     let samples = [(1000.0, 500.0), (1001.0, 501.0), (1061.0, 520.0)];
     let mut window = Window::new(1000.0, 1000.0, None);

@@ -54,6 +54,24 @@ fn placeholders_are_known_by_name_and_place() {
 }
 
 #[test]
+fn strings_have_the_escapes_of_promql() {
+    for escape in
+        [r"\a", r"\b", r"\f", r"\n", r"\r", r"\t", r"\v", r"\\\\", r#"\""#, r"\x41", r"\u0041", r"\U00000041", r"\101"]
+    {
+        let text = format!("x{{a=~\"{escape}\"}}");
+        assert_eq!(selector(&text).map_err(|error| error.to_string()).err(), None, "{text}");
+    }
+    // each of these is a bracket, and a bracket alone is no regular expression
+    for escape in [r"\x28", r"\u0028", r"\U00000028", r"\050"] {
+        let said = refused(&format!("x{{a=~\"{escape}\"}}"));
+        assert!(!said.contains("no escape"), "{said}");
+    }
+    for escape in [r"\u004", r"\U0000004", r"\x4", r"\40"] {
+        assert!(refused(&format!("x{{a=~\"{escape}\"}}")).contains("is no escape"), "{escape}");
+    }
+}
+
+#[test]
 fn strings_and_braces_say_where_they_are_wrong() {
     for (text, message) in [
         ("x{a=\"b}", "at character 5: the string that begins here does not end: close its quotes"),
