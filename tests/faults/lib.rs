@@ -89,7 +89,7 @@ fn a_run_is_the_same_again() {
 }
 
 /// What was found here and mended: each line broke the rule that is named.
-const MENDED: [(&str, &str); 16] = [
+const MENDED: [(&str, &str); 24] = [
     // a plan whose intent could not be written asked for other samples than the next one, without an end and a pause: L1
     ("rollback-errors", "w9=503-300s"),
     ("promotion", "w9=503-30s"),
@@ -113,6 +113,19 @@ const MENDED: [(&str, &str); 16] = [
     ("supersede", "w23=rival"),
     // changed while the API was away, the target's old color was taken at the buffer's end before that was known: S12
     ("act-retry", "w32=503-300s t100500=supersede"),
+    // an act whose removal had failed for minutes was taken for a word on the next attempt: O1
+    ("act-retry", "w9=503-300s w11=hang"),
+    // one answer that was no number was taken in as what had been there before, and held for ever: L1
+    ("deletion-buffer", "w4=503-300s q81=nan"),
+    ("promotion-two", "w12=503-300s q81=nan"),
+    // the deadline passed while nobody could see the Pods, and ended the attempt: O1
+    ("rollback-errors", "w3=503-300s w4=503-300s"),
+    ("restoring", "w35=503-300s w37=503-300s"),
+    // the target got as many replicas as the active color had left, and was held for as many as it had had: L1
+    ("promotion", "w3=crash-before-60s t50500=scaled-old"),
+    // the way back lost requests when the anchor's write got no answer: O5
+    ("rollback-two", "w19=slow w24=hang"),
+    ("rollback-two", "w22=503-300s w24=hang"),
     // what only a mutant has shown: a scale-down must look up who serves, since the caches may not know yet: S2
     ("promotion", "t100500=switched-unseen"),
     // and a switch that was refused is not done: S12

@@ -34,6 +34,8 @@ use crate::world::{self, Shared, World, lock, rollout_path};
 const BEGIN_MS: u64 = 20_000;
 /// So long nothing may be written any more, for the run to be over.
 const QUIET_MS: u64 = 45_000;
+/// The same after a clock was wrong: what was written then may lie so far ahead.
+const QUIET_AHEAD_MS: u64 = QUIET_MS + CLOCK_JUMP_S as u64 * 1000;
 /// A run that is not over by then is stuck: twice what the longest needs, and what the longest fault takes.
 const LONGEST_MS: u64 = 1_500_000;
 /// So far a clock jumps, and so long it takes until it is right again.
@@ -234,9 +236,14 @@ impl Run {
         });
         let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
         // a watch that is silent at rest is given up after 65 seconds
-        let blind = self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| fault.kind.makes_blind()));
-        let quiet = now >= self.last_write + if blind { 2 * QUIET_MS } else { QUIET_MS };
-        quiet
+        let happened =
+            |what: fn(Kind) -> bool| self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| what(fault.kind)));
+        let quiet = match () {
+            () if happened(|kind| kind == Kind::ClockAhead) => QUIET_AHEAD_MS,
+            () if happened(Kind::makes_blind) => 2 * QUIET_MS,
+            () => QUIET_MS,
+        };
+        now >= self.last_write + quiet
             && !waiting
             && self.restart.is_none()
             && self.rival.is_none()
@@ -251,9 +258,12 @@ impl Run {
         rollout.and_then(|it| it.status.as_ref()?.phase) == Some(Phase::AwaitingApproval)
     }
 
-    /// Whether what the script waits for will not come, since somebody has done something else meanwhile.
+    /// Whether what the script waits for will not come, since somebody has done something else meanwhile, or a leader whose
+    /// view is old has ended the attempt (see S2).
     fn script_ends(&self, now: u64) -> bool {
-        let changed = self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| fault.kind.changes_the_end()));
+        let changed = self.sim.with(|_, hooks| {
+            hooks.invariants.is_late() || hooks.happened.iter().any(|fault| fault.kind.changes_the_end())
+        });
         changed && self.due.is_none() && now >= self.last_write + 2 * QUIET_MS
     }
 

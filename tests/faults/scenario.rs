@@ -69,7 +69,8 @@ fn spec() -> Value {
             "bad": r#"http_requests_total{namespace="{{namespace}}",service="{{service}}",code=~"5.."}"#,
             "total": r#"http_requests_total{namespace="{{namespace}}",service="{{service}}"}"#, "max": "10%" } }],
         "rollback": { "buffer": "20s" },
-        "prepare": { "progressDeadline": "10m" },
+        // longer than some outages one after the other
+        "prepare": { "progressDeadline": "20m" },
     })
 }
 

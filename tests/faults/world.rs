@@ -245,6 +245,8 @@ impl World {
             Do::Errors(color, percent) => self.behavior_of(*color).fails = f64::from(*percent) / 100.0,
             Do::Unready(color) => {
                 let sim = self.sim.clone();
+                let now = sim.millis();
+                sim.with(|_, hooks| hooks.invariants.excuse_alone(now));
                 self.workloads.stuck = Some(service(*color));
                 self.workloads
                     .set_all_ready(&service(*color), false, &|method, path, body| call(&sim, method, path, body));

@@ -97,9 +97,9 @@ impl Invariants {
 
     /// A fault happens.
     pub fn fault(&mut self, kind: Kind, now: u64) {
-        self.excuse(kind, now);
         let over_at = now + kind.seconds() * 1000;
         self.hold_up(now, over_at);
+        self.excuse(kind, now);
         self.over_at = self.over_at.max(over_at);
         self.blind |= kind.makes_blind();
         self.unseen |= kind == Kind::SwitchedUnseen;

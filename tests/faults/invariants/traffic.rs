@@ -93,15 +93,23 @@ impl Invariants {
         let (was, is) = (replicas(old), replicas(&change.new));
         let Some(color) = color_of(&change.name).filter(|_| is < was) else { return };
         let (asked, in_force) = (*self.share().of(color), *self.in_force.of(color));
-        // a leader whose view is old, beside one that goes on: a known limit, since two objects cannot be written as one
-        let late = self.rival && self.blind;
         // who believes that the time has come cannot know better
-        if !late && (asked > 0 || in_force > 0.0 && !self.clock_ahead) {
+        if !self.is_late() && (asked > 0 || in_force > 0.0 && !self.clock_ahead) {
             let text =
                 format!("{color} is scaled from {was} to {is} with {asked} % asked for and {in_force} % in force");
             self.broken("S2", now, text);
         }
         self.scaled_down(color, now);
+    }
+
+    /// A leader whose view is old, beside one that goes on: a known limit, since two objects cannot be written as one.
+    pub fn is_late(&self) -> bool {
+        self.rival && self.blind
+    }
+
+    /// The Pods of the target fail for good: who has nobody else, or has it from somebody's hand, loses what it loses.
+    pub fn excuse_alone(&mut self, now: u64) {
+        self.excused.push((now..now, now..u64::MAX));
     }
 
     /// O5: users never fail because of us, and are answered by a color that has, or just had, a share.
@@ -161,8 +169,7 @@ impl Invariants {
     pub fn hold_up(&mut self, now: u64, over_at: u64) {
         for one in &mut self.excused {
             for span in [&mut one.0, &mut one.1] {
-                // not the one that began this very moment
-                if span.start < now && span.contains(&now) {
+                if span.contains(&now) {
                     span.end = span.end.max(over_at + UNDONE);
                 }
             }
