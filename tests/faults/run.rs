@@ -37,7 +37,7 @@ const QUIET_MS: u64 = 45_000;
 /// The same after a clock was wrong: what was written then may lie so far ahead.
 const QUIET_AHEAD_MS: u64 = QUIET_MS + CLOCK_JUMP_S as u64 * 1000;
 /// A run that is not over by then is stuck: twice what the longest needs, and what the longest fault takes.
-const LONGEST_MS: u64 = 1_500_000;
+const LONGEST_MS: u64 = 2_400_000;
 /// So far a clock jumps, and so long it takes until it is right again.
 const CLOCK_JUMP_S: i64 = 600;
 const CLOCK_WRONG_MS: u64 = 60_000;

@@ -400,7 +400,7 @@ fn away(world: &mut World, color: Color) {
     let side = color_mut(&mut world.seen.colors, color);
     (side.pods, side.endpoints) = (Lookup::Unreadable(NOT_YET.into()), Lookup::Unreadable(NOT_YET.into()));
     world.never_ready = true;
-    world.now = world.now + SignedDuration::from_hours(1);
+    world.now += SignedDuration::from_hours(1);
     world.settle();
     assert!(world.message().contains("its Pods are not read yet"), "{}", world.message());
 }
