@@ -439,3 +439,13 @@ fn a_target_gets_as_many_replicas_as_its_shares_are_held_for() {
     world.run_to("the buffer", buffering);
     assert_eq!(world.replicas(Color::Green), 4);
 }
+
+#[test]
+fn what_was_left_by_hand_counts_as_rolled_back() {
+    let mut world = promoted();
+    world.scale_by("kubectl", Color::Blue, 4);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.run(60);
+    assert_eq!(world.phase(), Phase::RolledBack);
+    assert_eq!(world.condition("RolledBack"), ("True".into(), "RolledBack".into()));
+}
