@@ -247,6 +247,12 @@ mod tests {
         assert_eq!(tally(&[series(&running)], 0.0, 19.0), Tally::NotACounter);
         let restarts = [(0.0, 90.0), (1.0, 3.0), (2.0, 50.0), (3.0, 1.0), (4.0, 30.0), (5.0, 2.0), (6.0, 8.0)];
         assert_eq!(tally(&[series(&restarts)], 0.0, 9.0), Tally::Count(3 + 47 + 1 + 29 + 2 + 6));
+        // to the half is a restart still, to more than that is a gauge
+        let saw = |low: f64| {
+            let values = (0..10).map(|at| (f64::from(at), if at % 2 == 0 { 10.0 } else { low }));
+            tally(&[series(&values.collect::<Vec<_>>())], -1.0, 9.0)
+        };
+        assert_eq!((saw(5.0), saw(6.0)), (Tally::Count(10 + 9 * 5), Tally::NotACounter));
     }
 
     #[test]

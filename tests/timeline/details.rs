@@ -449,3 +449,110 @@ fn what_was_left_by_hand_counts_as_rolled_back() {
     assert_eq!(world.phase(), Phase::RolledBack);
     assert_eq!(world.condition("RolledBack"), ("True".into(), "RolledBack".into()));
 }
+
+#[test]
+fn a_rollback_that_is_under_way_is_not_refused_when_its_removal_was_lost() {
+    let mut world = promoted();
+    world.never_ready = true;
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.run(120);
+    assert_eq!(world.phase(), Phase::Restoring);
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.settle();
+    assert_eq!((world.told(Reason::ActIgnored), world.status().acts.len()), (0, 1));
+    assert_eq!(world.object.metadata.annotations, Some([].into()));
+}
+
+#[test]
+fn a_canary_that_is_still_to_come_in_the_first_stage_is_nobodys_doing_and_in_a_later_one_it_is() {
+    for (weight, told) in [(5, 0), (25, 1)] {
+        let mut world = world();
+        world.run_to("the stage before", in_stage(if weight == 5 { 5 } else { 25 }));
+        world.rate = 0.0;
+        world.seen.canary = Lookup::Missing;
+        world.now += SignedDuration::from_secs(100);
+        if let Some(status) = &mut world.object.status {
+            status.attempt.as_mut().unwrap().evidence.clear();
+        }
+        world.run(5);
+        assert_eq!((world.told(Reason::CanaryRestored), world.green_share()), (told, weight));
+    }
+}
+
+#[test]
+fn with_less_than_all_that_it_wants_a_target_goes_as_far_as_that_carries() {
+    let mut world = world();
+    world.edit(|object| object.spec.prepare.replicas = PrepareReplicas::Leave);
+    world.scale_by("kubectl", Color::Green, 4);
+    world.set_ready(Color::Green, 2);
+    world.run_to("50 %", in_stage(50));
+    world.run(300);
+    assert_eq!((world.green_share(), world.condition("Progressing").1), (50, "CapacityShort".into()));
+}
+
+#[test]
+fn what_was_counted_of_the_other_color_stays_on_record_while_it_cannot_be_counted() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(40);
+    let of = |status: &modelrollout::api::ModelRolloutStatus, color: Color| {
+        let evidence = status.attempt.clone().unwrap().evidence.into_iter();
+        evidence.filter(|one| one.gate == "errors" && one.color == color).map(|one| one.total).collect::<Vec<_>>()
+    };
+    let before = of(&world.status(), Color::Blue);
+    assert!(matches!(before[..], [total] if total > 0), "{before:?}");
+    let reading = world.seen.readings.get_mut("errors").unwrap();
+    let Answer::Counted { baseline, .. } = &mut reading.answer else { panic!("no counts") };
+    *baseline = Some(Err((Reason::NotACounter, "a gauge".into())));
+    let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+    assert_eq!((of(&status, Color::Blue), of(&status, Color::Green).len()), (before, 1));
+}
+
+#[test]
+fn streams_need_45_seconds_between_the_sleep_and_the_end_of_the_grace_period() {
+    for (grace, told) in [(55, 0), (54, 1)] {
+        let mut world = world();
+        world.deployment(Color::Green).shutdown = Shutdown { grace_seconds: grace, pre_stop: true, sleep_seconds: 10 };
+        world.run(60);
+        assert_eq!(world.told(Reason::ShutdownTooShort), told, "{grace} s");
+    }
+}
+
+#[test]
+fn a_confidence_leaves_the_rest_to_chance() {
+    for (confidence, alpha) in [(None, 0.001), (Some("90%"), 0.1), (Some("99%"), 0.01), (Some("99.9999%"), 0.000_001)] {
+        let mut object = world().object;
+        let gate = serde_yaml::to_value(&object.spec.gates[0]).unwrap();
+        let mut gate: serde_yaml::Mapping = serde_yaml::from_value(gate).unwrap();
+        gate.extend(confidence.map(|text| ("confidence".into(), text.into())));
+        object.spec.gates[0] = serde_yaml::from_value(gate.into()).unwrap();
+        let got = modelrollout::engine::rollout::Rollout::parse(&object).unwrap().gates[0].alpha;
+        assert!((got - alpha).abs() < 1e-12, "{confidence:?}: {got}");
+    }
+}
+
+#[test]
+fn an_ingress_for_the_same_paths_that_is_no_canary_is_nobodys_problem() {
+    for (canary, told) in [(None, "True"), (Some("false"), "True"), (Some("true"), "False")] {
+        let mut world = world();
+        let mut other = main_ingress("something");
+        other.name = "theirs".into();
+        other.annotations.extend(canary.map(|value| (names::NGINX_CANARY.into(), value.into())));
+        world.seen.others.push(other);
+        world.run(60);
+        assert_eq!(world.condition("Preflight").0, told, "{canary:?}");
+    }
+}
+
+#[test]
+fn what_was_read_long_ago_is_no_evidence() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(40);
+    // the samples come once a second
+    for (seconds, reason) in [(30, "InsufficientSamples"), (31, "NoTraffic")] {
+        world.seen.readings.get_mut("errors").unwrap().at = world.now - SignedDuration::from_secs(seconds);
+        let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+        assert_eq!(status.gates[0].reason, reason, "{:?}", status.gates[0]);
+    }
+}

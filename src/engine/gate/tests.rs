@@ -501,3 +501,11 @@ fn what_was_not_read_yet_is_none_so_far_of_as_many_as_are_needed() {
     let value = gate(Rule::Value { query: String::new(), min: None, max: Some(1.0) }, 1);
     assert_eq!(of(&value, SECONDS), (Verdict::Hold, Reason::NoData, None, None));
 }
+
+#[test]
+fn a_plain_failure_names_the_bound_that_was_counted_by() {
+    let answer = Answer::Counted { candidate: counted(slow(30, 100)), baseline: None };
+    let judged = judge(&evidence(&answer), &p99(Some(5.0), None, 1000));
+    assert_eq!((judged.verdict, judged.reason), (Verdict::Fail, Reason::OverLimit));
+    assert!(judged.message.starts_with("30 of 100 requests took longer than 5s;"), "{}", judged.message);
+}
