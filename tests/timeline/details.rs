@@ -550,9 +550,12 @@ fn what_was_read_long_ago_is_no_evidence() {
     world.run_to("25 %", in_stage(25));
     world.run(40);
     // the samples come once a second
-    for (seconds, reason) in [(30, "InsufficientSamples"), (31, "NoTraffic")] {
-        world.seen.readings.get_mut("errors").unwrap().at = world.now - SignedDuration::from_secs(seconds);
+    for (seconds, verdict) in [(30, Verdict::Fail), (31, Verdict::Hold)] {
+        let reading = world.seen.readings.get_mut("errors").unwrap();
+        reading.at = world.now - SignedDuration::from_secs(seconds);
+        let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!("no counts") };
+        candidate.now.bad = candidate.now.total;
         let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
-        assert_eq!(status.gates[0].reason, reason, "{:?}", status.gates[0]);
+        assert_eq!(status.gates[0].verdict, verdict, "{:?}", status.gates[0]);
     }
 }
