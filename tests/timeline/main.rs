@@ -11,6 +11,7 @@
 
 mod details;
 mod edges;
+mod evidence;
 mod faults;
 mod gates;
 mod recovery;
