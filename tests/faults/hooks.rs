@@ -22,7 +22,7 @@ pub enum Command {
 }
 
 /// A run has a few hundred places of a class. So many are a busy loop.
-const MANY: u64 = 4_000;
+const MANY: u64 = 6_000;
 
 /// Who our operator is. Another one has another name.
 pub const OPERATOR: &str = "operator";

@@ -37,7 +37,7 @@ const QUIET_MS: u64 = 45_000;
 /// The same after a clock was wrong: what was written then may lie so far ahead.
 const QUIET_AHEAD_MS: u64 = QUIET_MS + CLOCK_JUMP_S as u64 * 1000;
 /// A run that is not over by then is stuck: twice what the longest needs, and what the longest fault takes.
-const LONGEST_MS: u64 = 2_400_000;
+const LONGEST_MS: u64 = 1_500_000;
 /// So far a clock jumps, and so long it takes until it is right again.
 const CLOCK_JUMP_S: i64 = 600;
 const CLOCK_WRONG_MS: u64 = 60_000;
@@ -220,13 +220,23 @@ impl Run {
             if self.is_over(now) {
                 return true;
             }
-            if now >= LONGEST_MS {
+            let ahead = if self.was_ahead() { CLOCK_JUMP_S as u64 * 1000 } else { 0 };
+            let longest = LONGEST_MS + ahead;
+            if now >= longest {
                 return self.waits_for_a_person();
             }
             let soon = self.last_write + QUIET_MS;
             let next = if soon > now { soon } else { now + 1_000 };
-            self.turn(next.min(LONGEST_MS), commands).await;
+            self.turn(next.min(longest), commands).await;
         }
+    }
+
+    fn happened(&self, what: fn(Kind) -> bool) -> bool {
+        self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| what(fault.kind)))
+    }
+
+    fn was_ahead(&self) -> bool {
+        self.happened(|kind| kind == Kind::ClockAhead)
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -236,11 +246,9 @@ impl Run {
         });
         let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
         // a watch that is silent at rest is given up after 65 seconds
-        let happened =
-            |what: fn(Kind) -> bool| self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| what(fault.kind)));
         let quiet = match () {
-            () if happened(|kind| kind == Kind::ClockAhead) => QUIET_AHEAD_MS,
-            () if happened(Kind::makes_blind) => 2 * QUIET_MS,
+            () if self.was_ahead() => QUIET_AHEAD_MS,
+            () if self.happened(Kind::makes_blind) => 2 * QUIET_MS,
             () => QUIET_MS,
         };
         now >= self.last_write + quiet
