@@ -34,8 +34,6 @@ use crate::world::{self, Shared, World, lock, rollout_path};
 const BEGIN_MS: u64 = 20_000;
 /// So long nothing may be written any more, for the run to be over.
 const QUIET_MS: u64 = 45_000;
-/// The same after a clock was wrong: what was written then may lie so far ahead.
-const QUIET_AHEAD_MS: u64 = QUIET_MS + CLOCK_JUMP_S as u64 * 1000;
 /// A run that is not over by then is stuck: twice what the longest needs, and what the longest fault takes.
 const LONGEST_MS: u64 = 1_500_000;
 /// So far a clock jumps, and so long it takes until it is right again.
@@ -220,8 +218,7 @@ impl Run {
             if self.is_over(now) {
                 return true;
             }
-            let ahead = if self.was_ahead() { CLOCK_JUMP_S as u64 * 1000 } else { 0 };
-            let longest = LONGEST_MS + ahead;
+            let longest = LONGEST_MS + self.ahead();
             if now >= longest {
                 return self.waits_for_a_person();
             }
@@ -235,8 +232,9 @@ impl Run {
         self.sim.with(|_, hooks| hooks.happened.iter().any(|fault| what(fault.kind)))
     }
 
-    fn was_ahead(&self) -> bool {
-        self.happened(|kind| kind == Kind::ClockAhead)
+    /// How far ahead what was written may lie, since a clock was wrong.
+    fn ahead(&self) -> u64 {
+        if self.happened(|kind| kind == Kind::ClockAhead) { CLOCK_JUMP_S as u64 * 1000 } else { 0 }
     }
 
     fn is_over(&self, now: u64) -> bool {
@@ -245,11 +243,10 @@ impl Run {
                 || hooks.answers_from().max(hooks.source_down_until) > now
         });
         let open = || lock(&self.world).rollout().is_some_and(|rollout| is_moving(&rollout));
-        // a watch that is silent at rest is given up after 65 seconds
-        let quiet = match () {
-            () if self.was_ahead() => QUIET_AHEAD_MS,
-            () if self.happened(Kind::makes_blind) => 2 * QUIET_MS,
-            () => QUIET_MS,
+        let quiet = match self.ahead() {
+            // a watch that is silent at rest is given up after 65 seconds
+            0 if self.happened(Kind::makes_blind) => 2 * QUIET_MS,
+            ahead => QUIET_MS + ahead,
         };
         now >= self.last_write + quiet
             && !waiting
@@ -269,9 +266,7 @@ impl Run {
     /// Whether what the script waits for will not come, since somebody has done something else meanwhile, or a leader whose
     /// view is old has ended the attempt (see S2).
     fn script_ends(&self, now: u64) -> bool {
-        let changed = self.sim.with(|_, hooks| {
-            hooks.invariants.is_late() || hooks.happened.iter().any(|fault| fault.kind.changes_the_end())
-        });
+        let changed = self.happened(Kind::changes_the_end) || self.sim.with(|_, hooks| hooks.invariants.is_late());
         changed && self.due.is_none() && now >= self.last_write + 2 * QUIET_MS
     }
 

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::SignedDuration;
 use modelrollout::api::reasons::{Cause, Phase, Reason, Step};
 use modelrollout::api::{Approval, Color, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
-use modelrollout::engine::plan::{IngressWant, PathWant};
+use modelrollout::engine::plan::IngressWant;
 
 use super::edges::{change_template, plain, promoted};
 use super::world::{World, color_mut, main_ingress};
@@ -114,22 +114,16 @@ fn whatever_is_changed_of_an_ingress_of_ours_is_seen() {
     world.add_second_ingress();
     world.run_to("25 %", in_stage(25));
     let seen = world.seen.canary.found().unwrap().clone();
-    let path = |path: &PathSeen| PathWant {
-        host: path.host.clone(),
-        path: path.path.clone(),
-        path_type: path.path_type.clone(),
-        service: path.service.clone().unwrap(),
-        port: path.port.clone().unwrap(),
-    };
     let want = IngressWant {
         name: seen.name.clone(),
         replaces: None,
-        class: seen.class.clone(),
+        class: None,
         annotations: seen.annotations.clone().into_iter().collect(),
-        paths: seen.paths.iter().map(path).collect(),
-        tls: seen.tls.clone(),
+        paths: Vec::new(),
+        tls: Vec::new(),
         required: true,
     };
+    let want = want.with_paths_of(&seen);
     assert!(want.matches(&seen));
     for (index, tamper) in TAMPERED.iter().enumerate() {
         let mut other = seen.clone();
@@ -363,7 +357,7 @@ fn a_rollback_that_is_under_way_is_not_refused_when_its_removal_was_lost() {
 fn a_canary_that_is_still_to_come_in_the_first_stage_is_nobodys_doing_and_in_a_later_one_it_is() {
     for (weight, told) in [(5, 0), (25, 1)] {
         let mut world = world();
-        world.run_to("the stage before", in_stage(if weight == 5 { 5 } else { 25 }));
+        world.run_to("the stage", in_stage(weight));
         world.rate = 0.0;
         world.seen.canary = Lookup::Missing;
         world.now += SignedDuration::from_secs(100);

@@ -6,7 +6,7 @@ use modelrollout::api::reasons::{JobOutcome, Phase, Reason, Verdict};
 use modelrollout::api::{Approval, Color, names};
 use modelrollout::engine::observed::*;
 
-use super::gates::with_job;
+use super::gates::{set, with_job};
 use super::world::World;
 use super::{SPEC, buffering, in_stage, world};
 
@@ -41,10 +41,8 @@ fn a_source_that_has_lost_samples_holds_and_says_so() {
     world.run_to("25 %", in_stage(25));
     world.run(40);
     let on_record = world.attempt().evidence.iter().find(|one| one.color == Color::Green).unwrap().total;
-    let reading = world.seen.readings.get_mut("errors").unwrap();
-    let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!("no counts") };
-    candidate.now.total = u64::try_from(on_record).unwrap() - 1;
-    let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+    world.candidate("errors").now.total = u64::try_from(on_record).unwrap() - 1;
+    let status = world.look();
     let gate = &status.gates[0];
     assert_eq!((gate.verdict, gate.reason.as_str()), (Verdict::Hold, "InvalidData"));
     assert!(gate.message.contains("the source has lost samples"), "{}", gate.message);
@@ -123,19 +121,18 @@ fn what_was_counted_of_the_other_color_stays_on_record_while_it_cannot_be_counte
     let reading = world.seen.readings.get_mut("errors").unwrap();
     let Answer::Counted { baseline, .. } = &mut reading.answer else { panic!("no counts") };
     *baseline = Some(Err((Reason::NotACounter, "a gauge".into())));
-    let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+    let status = world.look();
     assert_eq!((of(&status, Color::Blue), of(&status, Color::Green).len()), (before, 1));
 }
 
 #[test]
 fn a_confidence_leaves_the_rest_to_chance() {
     for (confidence, alpha) in [(None, 0.001), (Some("90%"), 0.1), (Some("99%"), 0.01), (Some("99.9999%"), 0.000_001)] {
-        let mut object = world().object;
-        let gate = serde_yaml::to_value(&object.spec.gates[0]).unwrap();
-        let mut gate: serde_yaml::Mapping = serde_yaml::from_value(gate).unwrap();
-        gate.extend(confidence.map(|text| ("confidence".into(), text.into())));
-        object.spec.gates[0] = serde_yaml::from_value(gate.into()).unwrap();
-        let got = modelrollout::engine::rollout::Rollout::parse(&object).unwrap().gates[0].alpha;
+        let mut world = world();
+        if let Some(confidence) = confidence {
+            set(&mut world, 0, &format!("confidence: {confidence}"));
+        }
+        let got = modelrollout::engine::rollout::Rollout::parse(&world.object).unwrap().gates[0].alpha;
         assert!((got - alpha).abs() < 1e-12, "{confidence:?}: {got}");
     }
 }
@@ -147,11 +144,10 @@ fn what_was_read_long_ago_is_no_evidence() {
     world.run(40);
     // the samples come once a second
     for (seconds, verdict) in [(30, Verdict::Fail), (31, Verdict::Hold)] {
-        let reading = world.seen.readings.get_mut("errors").unwrap();
-        reading.at = world.now - SignedDuration::from_secs(seconds);
-        let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!("no counts") };
+        world.seen.readings.get_mut("errors").unwrap().at = world.now - SignedDuration::from_secs(seconds);
+        let candidate = world.candidate("errors");
         candidate.now.bad = candidate.now.total;
-        let status = modelrollout::engine::plan(&world.object, &world.seen, world.now).status;
+        let status = world.look();
         assert_eq!(status.gates[0].verdict, verdict, "{:?}", status.gates[0]);
     }
 }

@@ -3,13 +3,13 @@
 use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Verdict};
 use modelrollout::api::{GateSpec, names};
 use modelrollout::engine::gate::reckon;
-use modelrollout::engine::observed::{Answer, Counts, Lookup};
+use modelrollout::engine::observed::{Counts, Lookup};
 
 use super::world::{World, at};
 use super::{SPEC, buffering, in_stage, world};
 
 /// The gate of that number, with further settings in YAML.
-fn set(world: &mut World, index: usize, settings: &str) {
+pub fn set(world: &mut World, index: usize, settings: &str) {
     world.edit(|object| {
         let mut gate = serde_yaml::to_value(&object.spec.gates[index]).unwrap();
         let more: serde_yaml::Mapping = serde_yaml::from_str(settings).unwrap();
@@ -390,16 +390,15 @@ fn a_share_over_the_limit_fails_with_newer_samples_and_not_by_looking_again() {
     // 6 of 100 is over 5 % and far from plain
     let counts = |bad: u64, total: u64| {
         move |world: &mut World| {
-            let reading = world.seen.readings.get_mut("errors").unwrap();
-            let Answer::Counted { candidate, .. } = &mut reading.answer else { panic!() };
+            let candidate = world.candidate("errors");
             (candidate.now.bad, candidate.now.total) = (bad, total);
             candidate.warmup = Counts::default();
         }
     };
     counts(36, 600)(&mut world);
     let look = |world: &World| {
-        let plan = modelrollout::engine::plan(&world.object, &world.seen, world.now);
-        (plan.status.gates[0].verdict, plan.status)
+        let status = world.look();
+        (status.gates[0].verdict, status)
     };
     let (verdict, status) = look(&world);
     assert_eq!(verdict, Verdict::Hold);

@@ -328,6 +328,19 @@ impl World {
         seen
     }
 
+    /// What was counted of the target for a gate.
+    pub fn candidate(&mut self, gate: &str) -> &mut Counted {
+        match self.seen.readings.get_mut(gate).map(|reading| &mut reading.answer) {
+            Some(Answer::Counted { candidate, .. }) => candidate,
+            other => panic!("no counts of {gate}: {other:?}"),
+        }
+    }
+
+    /// The status that a plan made now would write; nothing is carried out.
+    pub fn look(&self) -> ModelRolloutStatus {
+        engine::plan(&self.object, &self.seen, self.now).status
+    }
+
     /// Plans and carries out until nothing is left to do at this instant; gives the last plan.
     pub fn settle(&mut self) -> Plan {
         let mut asked = None;
