@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{capacity, live_dead, obstacle, own, promote, rollback, stage};
 use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
@@ -26,23 +28,21 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
     // `Leave` goes on with what there is, as far as the shares of the stages allow.
     let some = readiness.rolled_out && readiness.ready.is_some_and(|ready| ready > 0);
     let ready = readiness.complete || (!rollout.match_active && some);
-    let deadline = time::after(attempt.started_at.0, rollout.progress_deadline);
     if !ready {
         let why =
             format!("{}{}", readiness.why, if readiness.desired == 0 { hint(scene, &attempt) } else { String::new() });
-        if now < deadline {
-            draft.wake_at(deadline);
-            let message = format!("{}: {why}; the attempt ends at {deadline} if it is not ready by then", attempt.to);
-            draft.stand(Phase::Preparing, Reason::WaitingForReadiness, message);
-        } else if readiness.ready.is_none() {
-            // Who has been away until now has not seen that it was not ready.
-            draft.stand(Phase::Preparing, Reason::WaitingForReadiness, format!("{}: {why}", attempt.to));
-        } else {
-            let message =
-                format!("{} was not ready within {}: {why}", attempt.to, time::show(rollout.progress_deadline));
+        if let Some(message) = overdue(scene, &attempt, &why) {
             rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
             return;
         }
+        let deadline = deadline(scene, &attempt);
+        draft.wake_at(deadline);
+        let ends = if now < deadline {
+            format!("; the attempt ends at {deadline} if it is not ready by then")
+        } else {
+            String::new()
+        };
+        draft.stand(Phase::Preparing, Reason::WaitingForReadiness, format!("{}: {why}{ends}", attempt.to));
     } else if let Some((phase, reason, message)) = waits_for(scene, draft, &attempt) {
         draft.stand(phase, reason, message);
     } else if attempt.promote_requested || rollout.dialect == Dialect::Plain {
@@ -87,6 +87,18 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
     let first = rollout.stages.first().map_or(100, |stage| rollout.manual_weight.unwrap_or(stage.weight));
     let why = capacity(scene, attempt, if whole { 100 } else { first }).err()?;
     Some((Phase::Holding, Reason::CapacityShort, why))
+}
+
+/// When the color that is being started has to be ready.
+pub fn deadline(scene: Scene<'_>, attempt: &Attempt) -> Timestamp {
+    time::after(attempt.started_at.0, scene.rollout.progress_deadline)
+}
+
+/// Says that the color was not ready in time, because of `why`. Who has been away until now has not seen that.
+pub fn overdue(scene: Scene<'_>, attempt: &Attempt, why: &str) -> Option<String> {
+    let known = readiness::of(scene.seen.colors.get(attempt.to)).ready.is_some();
+    (known && scene.now >= deadline(scene, attempt))
+        .then(|| format!("{} was not ready within {}: {why}", attempt.to, time::show(scene.rollout.progress_deadline)))
 }
 
 /// Scales the target up to the active color's replicas, if that is ours to do.

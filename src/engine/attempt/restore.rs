@@ -12,7 +12,6 @@ use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::rest;
 use crate::engine::rollout::Dialect;
-use crate::engine::time;
 use crate::engine::traffic::{self, Backend};
 
 /// The last attempt, if its promotion stands and its old color is no longer kept.
@@ -110,16 +109,12 @@ pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt) {
         }
         Some((reason, why)) => {
             attempt.stage_started_at = None;
-            let deadline = time::after(attempt.started_at.0, scene.rollout.progress_deadline);
-            // Who has been away until now has not seen that it was not ready.
-            let known = readiness::of(scene.seen.colors.get(to)).ready.is_some();
-            if scene.now >= deadline && known && reason == Reason::WaitingForReadiness {
-                let message =
-                    format!("{to} was not ready within {}: {why}", time::show(scene.rollout.progress_deadline));
+            let overdue = prepare::overdue(scene, &attempt, &why).filter(|_| reason == Reason::WaitingForReadiness);
+            if let Some(message) = overdue {
                 super::rollback::go_back(scene, draft, attempt, Cause::ProgressDeadlineExceeded, &message);
                 return;
             }
-            draft.wake_at(deadline);
+            draft.wake_at(prepare::deadline(scene, &attempt));
             draft.stand(Phase::Restoring, reason, format!("{to} is started to take all traffic back: {why}"));
         }
     }
