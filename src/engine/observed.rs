@@ -154,8 +154,22 @@ pub struct DeploymentSeen {
     pub replicas_declared_by: Option<String>,
     /// Who wrote `spec.replicas` last, and when.
     pub replicas_written: Option<Written>,
-    /// Whether the operator set the replicas to what they are.
-    pub scaled_by_us: bool,
+    /// Who set the replicas to what they are.
+    pub replicas_by: ReplicasBy,
+}
+
+/// Who set `spec.replicas`, as far as the API server tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicasBy {
+    /// The operator.
+    Operator,
+    /// Somebody else.
+    #[default]
+    Others,
+    /// Nobody is on record. When replicas go to 0 through the subresource `scale`, which is how the operator and
+    /// `kubectl scale` do it, the API server forgets who owns them, and keeps no owner for what is scaled that way later.
+    /// What else is known must tell.
+    Unknown,
 }
 
 /// How the Pods of a template end.

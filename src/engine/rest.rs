@@ -18,6 +18,10 @@ use crate::api::names::ANNOTATION_ROLLBACK;
 use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color};
 
+/// So long after an attempt the color that it left behind may lose its Pods through a scale-down of the operator, although
+/// it serves again: a person who wants to see no Pods right after going back to them is not to be expected.
+const UNDONE: Duration = Duration::from_mins(10);
+
 /// Decides what to do while no attempt is open.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) -> Result<(), Problem> {
     let clean = clean_up(scene, draft);
@@ -88,8 +92,12 @@ fn standby(scene: Scene<'_>, color: Color) -> Result<(), Problem> {
 /// Nobody scales the color that serves to nothing through us: if it came to that (a scale-down that a leader sent before it
 /// stood still, a switch by hand right after one), its Pods are started again, and nothing else is done before.
 fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
-    let Some(replicas) = draft.status.attempt.as_ref().map(|last| last.active_replicas) else { return false };
-    let revives = scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas);
+    let Some(last) = draft.status.attempt.as_ref() else { return false };
+    let replicas = last.active_replicas;
+    // Of the two we only take down the old one, at the end of its buffer. Whoever scales it down long after that means it.
+    let ended = last.ended_at.as_ref().filter(|_| last.from == active && last.buffer_started_at.is_some());
+    let may = ended.is_some_and(|ended| scene.now < time::after(ended.0, UNDONE));
+    let revives = scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas, may);
     if revives {
         let message = format!("{active} carries the traffic and was scaled to 0 by the operator: it is started again");
         draft.warn(Reason::LiveNotReady, format!("StartAgain{active}"), message.clone());

@@ -13,7 +13,7 @@ use super::convert::annotation;
 use crate::api::names::{
     ANNOTATION_DEPLOYMENT_REVISION, ANNOTATION_MODEL, MANAGER_META, MANAGER_SCALE, MANAGER_STATUS, MANAGER_TRAFFIC,
 };
-use crate::engine::observed::{DeploymentSeen, Shutdown, Written};
+use crate::engine::observed::{DeploymentSeen, ReplicasBy, Shutdown, Written};
 use crate::engine::rollout::hex;
 
 /// What `kubectl apply` without `--server-side` keeps of what it applied.
@@ -49,8 +49,7 @@ impl From<&Deployment> for DeploymentSeen {
             shutdown: pod.map(shutdown).unwrap_or_default(),
             replicas_declared_by: declared_by(meta),
             replicas_written: written(meta),
-            // a write through the scale subresource has no time, so it is never the newest
-            scaled_by_us: owners(meta).any(|entry| entry.manager.as_deref() == Some(MANAGER_SCALE)),
+            replicas_by: replicas_by(meta),
         }
     }
 }
@@ -148,6 +147,19 @@ fn declared_by(meta: &ObjectMeta) -> Option<String> {
 fn written(meta: &ObjectMeta) -> Option<Written> {
     let entry = newest(owners(meta).filter(|entry| entry.time.is_some()))?;
     Some(Written { manager: entry.manager.clone().unwrap_or_default(), at: entry.time.as_ref()?.0 })
+}
+
+/// Who set the replicas. A write through the subresource `scale` has no time, so it is never the newest; and one to 0
+/// leaves no owner, since a Scale of 0 has no replicas at all.
+fn replicas_by(meta: &ObjectMeta) -> ReplicasBy {
+    let mut owners = owners(meta).map(|entry| entry.manager.as_deref() == Some(MANAGER_SCALE)).peekable();
+    if owners.peek().is_none() {
+        ReplicasBy::Unknown
+    } else if owners.any(|ours| ours) {
+        ReplicasBy::Operator
+    } else {
+        ReplicasBy::Others
+    }
 }
 
 /// The entries that own `spec.replicas`.

@@ -127,7 +127,20 @@ fn we_declare_nothing_but_we_write() {
     assert_eq!(seen.replicas_declared_by.as_deref(), Some("kubectl apply"));
     let written = seen.replicas_written.unwrap();
     assert_eq!((written.manager.as_str(), written.at.to_string().as_str()), (MANAGER_META, "2026-01-08T00:00:00Z"));
-    assert!(seen.scaled_by_us);
+    assert_eq!(seen.replicas_by, ReplicasBy::Operator);
     assert_eq!(managed(&[], None).replicas_written, None);
-    assert!(!managed(&[entry("kubectl-scale", "Update", Some("scale"), 5)], None).scaled_by_us);
+    let theirs = managed(&[entry("kubectl-scale", "Update", Some("scale"), 5)], None);
+    assert_eq!(theirs.replicas_by, ReplicasBy::Others);
+}
+
+#[test]
+fn replicas_without_an_owner_were_written_through_the_scale_subresource_by_whomever() {
+    let with = |fields: &[Value]| managed(fields, None).replicas_by;
+    assert_eq!(with(&[]), ReplicasBy::Unknown);
+    let status = json!({ "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+        "time": "2026-01-09T00:00:00Z", "fieldsV1": { "f:status": { "f:replicas": {} } } });
+    assert_eq!(with(&[status]), ReplicasBy::Unknown);
+    assert_eq!(with(&[entry("kubectl-edit", "Update", None, 5)]), ReplicasBy::Others);
+    let both = [entry("kubectl-edit", "Update", None, 5), entry(MANAGER_SCALE, "Update", Some("scale"), 5)];
+    assert_eq!(with(&both), ReplicasBy::Operator);
 }

@@ -89,7 +89,7 @@ fn a_run_is_the_same_again() {
 }
 
 /// What was found here and mended: each line broke the rule that is named.
-const MENDED: [(&str, &str); 24] = [
+const MENDED: [(&str, &str); 28] = [
     // a plan whose intent could not be written asked for other samples than the next one, without an end and a pause: L1
     ("rollback-errors", "w9=503-300s"),
     ("promotion", "w9=503-30s"),
@@ -126,6 +126,12 @@ const MENDED: [(&str, &str); 24] = [
     // the way back lost requests when the anchor's write got no answer: O5
     ("rollback-two", "w19=slow w24=hang"),
     ("rollback-two", "w22=503-300s w24=hang"),
+    // nobody knew any more who had scaled the old color to nothing, and nobody started it again when it was wanted back: L1
+    ("promotion", "w26=crash-after-5s t105500=target-back"),
+    ("plain", "w15=hang-applied t70500=act-rollback"),
+    ("rollback-two", "e45=silence q129=source-down-60s"),
+    // the way back lost requests when the anchor was refused twice: O5
+    ("rollback-two", "w26=422 w27=429"),
     // what only a mutant has shown: a scale-down must look up who serves, since the caches may not know yet: S2
     ("promotion", "t100500=switched-unseen"),
     // and a switch that was refused is not done: S12

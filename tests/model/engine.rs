@@ -182,7 +182,8 @@ impl Engine {
                     template_revision: it.revision.to_string(),
                     template_hash: format!("t{}", it.template),
                     desired,
-                    scaled_by_us: it.by_us,
+                    // no owner is left after a first scale-down
+                    replicas_by: if it.by_us { ReplicasBy::Unknown } else { ReplicasBy::Others },
                     total: desired,
                     updated,
                     ready,

@@ -57,17 +57,47 @@ fn a_restored_color_waits_for_its_controller_to_see_that_it_is_wanted_again() {
 
 #[test]
 fn a_color_that_serves_and_that_we_scaled_to_nothing_is_started_again_and_a_persons_zero_stays() {
-    let mut world = world();
-    world.run_to("a stage", in_stage(25));
-    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
-    world.run_to("the way back", rolled_back);
-    world.scale_by("kubectl-scale", Color::Blue, 0);
-    world.run(60);
-    assert_eq!((world.replicas(Color::Blue), world.told(Reason::LiveNotReady)), (0, 0));
-    assert!(world.message().ends_with("wants 0 replicas, so nobody answers"), "{}", world.message());
-    world.scale_by(names::MANAGER_SCALE, Color::Blue, 0);
-    world.run(60);
-    assert_eq!((world.replicas(Color::Blue), world.told(Reason::LiveNotReady)), (4, 1));
+    // Who scaled to 0 through the subresource is not on record. Only the end of a buffer may do it, and not long after it.
+    for (buffered, manager, wait, revived) in [
+        (true, names::MANAGER_SCALE, 0, true),
+        (true, "kubectl-edit", 0, false),
+        (true, "kubectl-scale", 601, false),
+        (false, "kubectl-scale", 0, false),
+    ] {
+        let mut world = world();
+        world.run_to("a stage", if buffered { buffering } else { |world: &World| in_stage(25)(world) });
+        world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+        world.run_to("the way back", rolled_back);
+        world.run(wait);
+        world.scale_by(manager, Color::Blue, 0);
+        world.run(60);
+        let expected = if revived { (4, 1) } else { (0, 0) };
+        assert_eq!((world.replicas(Color::Blue), world.told(Reason::LiveNotReady)), expected, "{manager} {wait}");
+        if !revived {
+            assert!(world.message().ends_with("wants 0 replicas, so nobody answers"), "{}", world.message());
+        }
+    }
+}
+
+#[test]
+fn a_process_that_died_after_the_scale_down_starts_the_color_again_when_it_is_wanted_back() {
+    for (buffer, scaled, started) in [("5m", true, true), ("5m", false, true), ("2h", false, false)] {
+        let mut world = world();
+        world.edit(|object| object.spec.rollback.buffer = buffer.into());
+        world.run_to("the buffer", buffering);
+        if scaled {
+            world.die_after = Some(world.writes + 1);
+            world.run_to("the scale-down", |world| world.replicas(Color::Blue) == 0);
+        } else {
+            // somebody, before the end of the buffer and so not us
+            world.scale_by("kubectl-scale", Color::Blue, 0);
+        }
+        world.edit(|object| object.spec.target = Color::Blue);
+        world.run(if started { 600 } else { 60 });
+        let (backend, message) = (world.backend(), world.message());
+        assert_eq!(backend, if started { "bot-blue" } else { "bot-green" }, "{buffer} {scaled}: {message}");
+        assert!(started || message.contains("start its Pods: kubectl scale -n ml deployment bot-blue"), "{message}");
+    }
 }
 
 #[test]

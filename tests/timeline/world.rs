@@ -231,14 +231,24 @@ impl World {
 
     /// Somebody scales a Deployment by hand; its Pods are there at once.
     pub fn scale_by(&mut self, manager: &str, color: Color, replicas: i32) {
+        self.write_replicas(manager, color, replicas);
+        self.set_ready(color, replicas);
+    }
+
+    /// As the API server keeps it: the subresource `scale` leaves no time, and after a 0 no owner.
+    fn write_replicas(&mut self, manager: &str, color: Color, replicas: i32) {
+        let scale = [names::MANAGER_SCALE, "kubectl-scale"].contains(&manager);
         let now = self.now;
         let deployment = self.deployment(color);
         deployment.desired = replicas;
         deployment.total = replicas;
         deployment.updated = replicas;
-        deployment.replicas_written = Some(Written { manager: manager.into(), at: now });
-        deployment.scaled_by_us = manager == names::MANAGER_SCALE;
-        self.set_ready(color, replicas);
+        deployment.replicas_written = (!scale).then(|| Written { manager: manager.into(), at: now });
+        deployment.replicas_by = match manager {
+            _ if scale && (replicas == 0 || deployment.replicas_by == ReplicasBy::Unknown) => ReplicasBy::Unknown,
+            names::MANAGER_SCALE => ReplicasBy::Operator,
+            _ => ReplicasBy::Others,
+        };
     }
 
     /// A second production Ingress: another host with TLS, its port by name, and a path of somebody else.
@@ -559,13 +569,7 @@ impl World {
                 let ready_at = self.now + k8s_openapi::jiff::SignedDuration::try_from(self.load_time).expect("short");
                 self.ready_at.insert(color, ready_at);
                 let down = *replicas < self.replicas(color);
-                let now = self.now;
-                let deployment = self.deployment(color);
-                deployment.desired = *replicas;
-                deployment.total = *replicas;
-                deployment.updated = *replicas;
-                deployment.replicas_written = Some(Written { manager: names::MANAGER_SCALE.into(), at: now });
-                deployment.scaled_by_us = true;
+                self.write_replicas(names::MANAGER_SCALE, color, *replicas);
                 if down {
                     self.set_ready(color, *replicas);
                 }

@@ -9,7 +9,7 @@ use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::Written;
+use crate::engine::observed::{ReplicasBy, Written};
 use crate::engine::plan::Action;
 use crate::engine::preflight;
 use crate::engine::readiness;
@@ -124,13 +124,23 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     }
 }
 
-/// Starts a color again that is needed after all and that the operator itself has scaled to nothing. Gives whether it does.
-pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32) -> bool {
+/// Whether the operator has scaled a color to nothing. `may` says whether it would have: that decides where nobody is on
+/// record for it.
+pub fn taken_down(scene: Scene<'_>, color: Color, may: bool) -> bool {
+    let ours = |by| match by {
+        ReplicasBy::Operator => true,
+        ReplicasBy::Unknown => may && scene.rollout.scale_to_zero,
+        ReplicasBy::Others => false,
+    };
     let deployment = scene.seen.colors.get(color).deployment.found();
-    let Some(it) = deployment.filter(|it| it.desired == 0 && it.scaled_by_us) else { return false };
-    if scene.autoscaler(color).is_some() {
-        return false;
-    }
+    deployment.is_some_and(|it| it.desired == 0 && ours(it.replicas_by)) && scene.autoscaler(color).is_none()
+}
+
+/// Starts a color again that is needed after all and that the operator itself has [taken down](taken_down). Gives whether
+/// it does.
+pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32, may: bool) -> bool {
+    let deployment = scene.seen.colors.get(color).deployment.found();
+    let Some(it) = deployment.filter(|_| taken_down(scene, color, may)) else { return false };
     draft.actions.push(Action::Scale {
         deployment: scene.rollout.side(color).deployment.clone(),
         replicas: replicas.max(1),

@@ -5,7 +5,7 @@ use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
-use crate::engine::observed::IngressSeen;
+use crate::engine::observed::{DeploymentSeen, IngressSeen, ReplicasBy};
 use crate::engine::plan::{Action, IngressWant, Order};
 use crate::engine::preflight;
 use crate::engine::readiness;
@@ -93,13 +93,9 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
     let full = from >= to || from >= attempt.active_replicas || complete;
     // Whom we have taken the Pods from, or are starting again, has not lost them: whoever is ready first serves.
-    let going = scene
-        .seen
-        .colors
-        .get(attempt.from)
-        .deployment
-        .found()
-        .is_some_and(|it| it.scaled_by_us && (it.desired == 0 || over && it.ready < it.desired));
+    let started = |it: &DeploymentSeen| it.replicas_by != ReplicasBy::Others && over && it.ready < it.desired;
+    let going = prepare::taken_down(scene, attempt.from, over)
+        || scene.seen.colors.get(attempt.from).deployment.found().is_some_and(started);
     let enough = to == 0 && !going || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;
@@ -117,7 +113,7 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     attempt.cause_message = Some(message.chars().take(1024).collect());
     // At the end of the buffer it may be ourselves who took them.
     let side = readiness::of(scene.seen.colors.get(attempt.from));
-    let what_to_do = if prepare::start_again(scene, draft, attempt.from, attempt.active_replicas) {
+    let what_to_do = if prepare::start_again(scene, draft, attempt.from, attempt.active_replicas, over) {
         "its Pods are being started again".to_owned()
     } else if side.desired == 0 {
         format!("start its Pods{}", prepare::command(scene, attempt.from, attempt.active_replicas))

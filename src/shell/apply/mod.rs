@@ -20,11 +20,13 @@ use super::watches::compact;
 use crate::api::names::{MANAGER_META, MANAGER_SCALE, MANAGER_STATUS, MANAGER_TRAFFIC};
 use crate::api::reasons::Verdict;
 use crate::api::{ModelRollout, ModelRolloutStatus};
-use crate::engine::observed::{DeploymentSeen, IngressSeen, Lookup, Observed};
+use crate::engine::observed::{DeploymentSeen, IngressSeen, Lookup, Observed, ReplicasBy};
 use crate::engine::plan::{Action, IngressWant, Order, PathSwitch, Plan, ServingCheck};
 
 pub use jobs::Refusals;
 
+/// How often an Ingress is tried that spares requests and that nothing waits for.
+const TRIES: usize = 3;
 /// The longest that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -262,30 +264,30 @@ impl Turn<'_> {
         self.took_ingress(&want.name, result).await
     }
 
-    /// Writes an Ingress that spares requests and that nothing waits for: once more if it failed, since going on without
-    /// it loses some. While the API server does not answer, that has waited long enough.
+    /// Writes an Ingress that spares requests and that nothing waits for: some times more if it failed, since going on
+    /// without it loses some. While the API server does not answer, that has waited long enough.
     async fn try_ingress(&mut self, want: &IngressWant) {
         let began = Instant::now();
-        let Err(mut error) = self.write_ingress(want).await else { return };
-        // after a write without an answer it was asked what has become of it
-        let answers = began.elapsed() < 2 * CALL_DEADLINE;
-        if answers && !matches!(error, Error::NotLeader { .. }) {
+        let mut next = want.clone();
+        for tries_left in (0..TRIES).rev() {
+            let Err(error) = self.write_ingress(&next).await else { return };
+            // after a write without an answer it was asked what has become of it
             let seen = self.ctx.stores.ingresses.get(&self.namespace, &want.name);
             if seen.found().is_some_and(|seen| want.matches(seen)) {
+                return;
+            }
+            let answers = began.elapsed() < 2 * CALL_DEADLINE;
+            if tries_left == 0 || !answers || matches!(error, Error::NotLeader { .. }) {
+                tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
+                    "this Ingress could not be written; what comes next does not wait for it");
                 return;
             }
             let known = seen.found().filter(|seen| want.replaces.as_ref().is_some_and(|(uid, _)| *uid == seen.uid));
             let replaces = known.map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
             // what somebody has deleted meanwhile is made anew
-            let old = want.replaces.clone().filter(|_| !error.is_not_found());
-            let again = IngressWant { replaces: replaces.filter(|_| old.is_some()).or(old), ..want.clone() };
-            match self.write_ingress(&again).await {
-                Ok(()) => return,
-                Err(second) => error = second,
-            }
+            let old = next.replaces.take().filter(|_| !error.is_not_found());
+            next.replaces = replaces.filter(|_| old.is_some()).or(old);
         }
-        tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
-            "this Ingress could not be written; what comes next does not wait for it");
     }
 
     async fn switch(&mut self, name: &str, version: Option<&str>, paths: &[PathSwitch]) -> Result<(), Error> {
@@ -379,7 +381,7 @@ impl Turn<'_> {
         // the generation has moved: nothing may take the Deployment for complete before its controller has looked
         self.ctx.stores.deployments.amend(&scale.metadata, |seen| DeploymentSeen {
             desired: replicas,
-            scaled_by_us: true,
+            replicas_by: ReplicasBy::Operator,
             generation: seen.generation + i64::from(seen.desired != replicas),
             resource_version: scale.metadata.resource_version.clone().unwrap_or_default(),
             ..seen.clone()
