@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use modelrollout::api::reasons::{Phase, Step};
+use modelrollout::api::reasons::{Phase, Reason, Step};
 use modelrollout::api::{Color, ModelRollout};
 use modelrollout::ops::metrics::Metrics;
 use modelrollout::ops::server::Health;
@@ -62,6 +62,8 @@ pub struct Outcome {
     pub places: BTreeMap<Class, u64>,
     /// When it was over, in milliseconds.
     pub took: u64,
+    /// When the last was written or done, in milliseconds.
+    pub rests_since: u64,
     /// When the last fault and what it leads to was over, in milliseconds.
     pub over_at: u64,
     /// When the target first answered with an error, and when it had no share any more after that, in milliseconds.
@@ -129,6 +131,8 @@ struct Run {
     attempts_ended: usize,
     last_write: u64,
     writes: u64,
+    /// Somebody switched a backend when the rollout was gone: what becomes of that is not the operator's.
+    on_their_own: bool,
 }
 
 impl Run {
@@ -159,6 +163,7 @@ impl Run {
             attempts_ended: 0,
             last_write: 0,
             writes: 0,
+            on_their_own: false,
         };
         run.start(0);
         run.until(BEGIN_MS, &mut received).await;
@@ -257,10 +262,13 @@ impl Run {
             && !open()
     }
 
-    /// Whether it stands and says that somebody has to approve it.
+    /// Whether it stands and says that somebody has to approve it, or has to say what becomes of a color that serves and was
+    /// changed.
     fn waits_for_a_person(&self) -> bool {
         let rollout = lock(&self.world).rollout();
-        rollout.and_then(|it| it.status.as_ref()?.phase) == Some(Phase::AwaitingApproval)
+        let Some(status) = rollout.as_deref().and_then(|it| it.status.as_ref()) else { return false };
+        let changed = status.conditions.iter().any(|one| one.reason == Reason::RollbackTargetChanged.to_string());
+        status.phase == Some(Phase::AwaitingApproval) || changed && self.happened(|kind| kind == Kind::Supersede)
     }
 
     /// Whether what the script waits for will not come, since somebody has done something else meanwhile, or a leader whose
@@ -411,6 +419,7 @@ impl Run {
                 world.user("PATCH", &ingress("bot-canary"), &weight);
             }
             Kind::Switched | Kind::SwitchedUnseen => {
+                self.on_their_own |= world.rollout().is_none();
                 if kind == Kind::SwitchedUnseen {
                     self.sim.with(|_, hooks| hooks.unseen_until = now + UNSEEN_MS);
                 }
@@ -462,6 +471,7 @@ impl Run {
                 .map(|class| (class, hooks.count(class)))
                 .into(),
             took: now,
+            rests_since: self.last_write.min(now),
             over_at: hooks.invariants.over_at,
             bad: hooks.invariants.bad,
             requests,
@@ -475,7 +485,7 @@ impl Run {
             let status = rollout.as_deref().and_then(|rollout| rollout.status.clone()).unwrap_or_default();
             broken("L1", format!("it never comes to rest: {:?}, {}", status.phase, status.summary.message));
         }
-        for (rule, text) in whole(&outcome.end) {
+        for (rule, text) in whole(&outcome.end, self.on_their_own) {
             broken(rule, text);
         }
         outcome
@@ -567,12 +577,12 @@ fn is_moving(rollout: &ModelRollout) -> bool {
 }
 
 /// What must be so at every end, whatever happened: O1's part that needs no comparison, and S17.
-fn whole(end: &End) -> Vec<(&'static str, String)> {
+fn whole(end: &End, on_their_own: bool) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     let of = |key: &str| end.state.get(key).map(String::as_str).unwrap_or_default();
     let (backends, ours) = (of("backends"), of("ingresses of ours"));
-    // switched by hand before anybody knew who serves: a person has to say
-    let nobody = of("active").is_empty() && of("phase") == "Invalid";
+    // switched by hand before anybody knew who serves, or when the rollout was gone: a person has to say
+    let nobody = of("active").is_empty() && (of("phase") == "Invalid" || on_their_own);
     if backends.contains("bot-blue") && backends.contains("bot-green") && !nobody {
         wrong.push(("S17", format!("half of the backends are switched: {backends}")));
     }

@@ -89,7 +89,7 @@ impl Reference {
         }
         let mut wrong = |rule, text: String| broken.push(Violation { rule, at: outcome.took, text });
         let lasted: u64 = outcome.happened.iter().map(|fault| fault.kind.seconds() * 1000).sum();
-        let late = outcome.took.saturating_sub(self.outcome.took + lasted) / 1000;
+        let late = outcome.rests_since.saturating_sub(self.outcome.rests_since + lasted) / 1000;
         if late > LATE_S {
             wrong(
                 if happened(Kind::makes_blind) { "L4" } else { "L1" },

@@ -14,6 +14,7 @@ use modelrollout_simapi::client::Call;
 use modelrollout_simapi::server::{Change, Server, Verb};
 use serde_json::Value;
 
+use self::traffic::{of_mut, replicas};
 use crate::fault::Kind;
 use crate::names::{NAME, NAMESPACE, service};
 
@@ -67,10 +68,14 @@ pub struct Invariants {
     disturbed: bool,
     /// Somebody has switched a backend by hand, and nobody could see it at once.
     unseen: bool,
+    /// Somebody has switched a backend by hand.
+    by_hand: bool,
+    /// The replicas that each Deployment wants.
+    wanted: Pair<i64>,
     /// Two operators take themselves for leaders.
     rival: bool,
-    /// The operator's clock was ahead.
-    clock_ahead: bool,
+    /// The operator's clock was wrong: what it wrote then looks too far away, or long past, when it is right again.
+    clock_wrong: bool,
     record: record::Record,
     /// When the last fault and what it leads to is over.
     pub over_at: u64,
@@ -103,8 +108,9 @@ impl Invariants {
         self.over_at = self.over_at.max(over_at);
         self.blind |= kind.makes_blind();
         self.unseen |= kind == Kind::SwitchedUnseen;
+        self.by_hand |= kind == Kind::Switched;
         self.rival |= kind == Kind::Rival;
-        self.clock_ahead |= kind == Kind::ClockAhead;
+        self.clock_wrong |= matches!(kind, Kind::ClockAhead | Kind::ClockBehind);
         self.disturbed |=
             kind.changes_the_end() || matches!(kind, Kind::CanaryDeleted | Kind::CanaryEdited | Kind::Deleted);
     }
@@ -130,7 +136,14 @@ impl Invariants {
         match change.resource.as_str() {
             "discovery.k8s.io/v1/endpointslices" => self.endpoints(server, now),
             "networking.k8s.io/v1/ingresses" => self.moved(operator, server, now),
-            "apps/v1/deployments" if operator.is_some() => self.scaled(change, now),
+            "apps/v1/deployments" => {
+                if operator.is_some() {
+                    self.scaled(change, now);
+                }
+                if let Some(color) = color_of(&change.name) {
+                    *of_mut(&mut self.wanted, color) = replicas(&change.new);
+                }
+            }
             "modelrollout.dev/v1alpha1/modelrollouts" if change.name == NAME => {
                 let old = self.rollout.take();
                 if change.verb != Verb::Delete {

@@ -187,7 +187,8 @@ impl Invariants {
             return;
         }
         let known = self.record.clocks.insert(stage, started.clone());
-        if known.is_some_and(|known| known != *started) && !void && !self.disturbed {
+        // of two leaders the one whose view is old does not see that the share is there, and begins once more
+        if known.is_some_and(|known| known != *started) && !void && !self.disturbed && !self.is_late() {
             self.broken("L3", now, format!("the clock of stage {} starts again", attempt.stage_index + 1));
         }
     }
@@ -200,9 +201,11 @@ impl Invariants {
             return;
         }
         let share = *self.share().of(attempt.to);
-        let ready = *self.ready_now().of(attempt.from);
+        // Pods that nobody wants any more are about to go
+        let ready = *self.wanted.of(attempt.from) > 0 && *self.ready_now().of(attempt.from) > 0;
         let switched = attempt.cause == Some(Cause::ExternalSwitch);
-        if share > 0 && ready > 0 && !switched && !self.rival && !self.unseen {
+        let unseen = self.unseen || self.by_hand && self.blind;
+        if share > 0 && ready && !switched && !self.rival && !unseen {
             let cause = attempt.cause;
             self.broken("S12", now, format!("{:?} is on record and {} still has {share} %", cause, attempt.to));
         }

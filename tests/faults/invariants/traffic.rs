@@ -1,5 +1,7 @@
 //! Where traffic goes: S1, S2, S4, S10, S14, and what users meet.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use modelrollout::api::reasons::Reason;
 use modelrollout::api::{Color, names};
 use modelrollout::engine::readiness;
 use modelrollout_simapi::actors::users::{Finished, Outcome};
@@ -89,18 +91,17 @@ impl Invariants {
     /// Deployment was written by the operator: only its replicas, and never those of a color that serves.
     pub fn scaled(&mut self, change: &Change, now: u64) {
         let Some(old) = &change.old else { return };
-        let replicas = |object: &Value| object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
         let (was, is) = (replicas(old), replicas(&change.new));
         let Some(color) = color_of(&change.name).filter(|_| is < was) else { return };
         let (asked, in_force) = (*self.share().of(color), *self.in_force.of(color));
         // who believes that the time has come cannot know better
-        if !self.is_late() && (asked > 0 || in_force > 0.0 && !self.clock_ahead) {
+        if !self.is_late() && (asked > 0 || in_force > 0.0 && !self.clock_wrong) {
             let text =
                 format!("{color} is scaled from {was} to {is} with {asked} % asked for and {in_force} % in force");
             self.broken("S2", now, text);
         }
         let follows = in_force > 0.0 || self.weights.last().is_some_and(|last| now < last.0 + UNDONE);
-        if self.clock_ahead && follows {
+        if self.clock_wrong && follows {
             self.excused.push((now..now + UNDONE, now..now));
         }
         self.scaled_down(color, now);
@@ -185,11 +186,15 @@ impl Invariants {
         self.excused.iter().any(|one| one.0.contains(&at) || alone && one.1.contains(&at))
     }
 
-    /// Nobody else can answer, or nobody sees to it: the rollout was deleted, or no attempt is open that could go back.
+    /// Nobody else can answer, or nobody sees to it: the rollout was deleted, no attempt is open that could go back, or a
+    /// person was told that nobody answers and how to promote at once.
     fn alone(&self, now: u64) -> bool {
         let deleted = self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some());
-        let attempt = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.as_ref());
-        let rests = attempt.is_none_or(|attempt| !attempt.open);
+        let status = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref());
+        let told = |one: &Condition| one.reason == Reason::LiveNotReady.to_string();
+        let rests = status.is_none_or(|status| {
+            status.attempt.as_ref().is_none_or(|attempt| !attempt.open) || status.conditions.iter().any(told)
+        });
         // blue may have come back a moment ago
         let since = now.saturating_sub(UNDONE);
         let recent = |index: usize| self.ready.get(index + 1).is_none_or(|next| next.0 >= since);
@@ -202,7 +207,12 @@ impl Invariants {
     }
 }
 
-fn of_mut<T>(pair: &mut Pair<T>, color: Color) -> &mut T {
+/// The replicas that a Deployment wants.
+pub fn replicas(deployment: &Value) -> i64 {
+    deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+}
+
+pub fn of_mut<T>(pair: &mut Pair<T>, color: Color) -> &mut T {
     match color {
         Color::Blue => &mut pair.blue,
         Color::Green => &mut pair.green,
