@@ -168,7 +168,7 @@ pub enum ReplicasBy {
     Others,
     /// Nobody is on record. When replicas go to 0 through the subresource `scale`, which is how the operator and
     /// `kubectl scale` do it, the API server forgets who owns them, and keeps no owner for what is scaled that way later.
-    /// What else is known must tell.
+    /// Likewise if a server-side apply has left them out. What else is known must tell.
     Unknown,
 }
 

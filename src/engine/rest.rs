@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::acts::Asked;
 use super::attempt::{self, restore};
 use super::binding;
@@ -18,8 +20,8 @@ use crate::api::names::ANNOTATION_ROLLBACK;
 use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color};
 
-/// So long after an attempt the color that it left behind may lose its Pods through a scale-down of the operator, although
-/// it serves again: a person who wants to see no Pods right after going back to them is not to be expected.
+/// So long after the end of an attempt the color that it started from may lose its Pods through a scale-down of the operator,
+/// although it serves again.
 const UNDONE: Duration = Duration::from_mins(10);
 
 /// Decides what to do while no attempt is open.
@@ -94,16 +96,23 @@ fn standby(scene: Scene<'_>, color: Color) -> Result<(), Problem> {
 fn revive(scene: Scene<'_>, draft: &mut Draft, active: Color) -> bool {
     let Some(last) = draft.status.attempt.as_ref() else { return false };
     let replicas = last.active_replicas;
-    // Of the two we only take down the old one, at the end of its buffer. Whoever scales it down long after that means it.
-    let ended = last.ended_at.as_ref().filter(|_| last.from == active && last.buffer_started_at.is_some());
-    let may = ended.is_some_and(|ended| scene.now < time::after(ended.0, UNDONE));
-    let revives = scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas, may);
+    let unknown = last.from == active && taken_at_the_end(last).is_some_and(|until| scene.now < until);
+    let revives =
+        scene.position() == Backend::One(active) && attempt::start_again(scene, draft, active, replicas, unknown);
     if revives {
-        let message = format!("{active} carries the traffic and was scaled to 0 by the operator: it is started again");
+        let message =
+            format!("{active} carries the traffic and was scaled to 0 as an attempt ended: it is started again");
         draft.warn(Reason::LiveNotReady, format!("StartAgain{active}"), message.clone());
         draft.stand(Phase::Holding, Reason::LiveNotReady, message);
     }
     revives
+}
+
+/// Until when a 0 of the color that an attempt started from may be the operator's: it scales that color to nothing once its
+/// buffer is over. Whoever does so long after that, or after a buffer that was cut short, means it.
+fn taken_at_the_end(last: &Attempt) -> Option<Timestamp> {
+    let (ended, over) = (last.ended_at.as_ref()?.0, last.buffer_ends_at.as_ref()?.0);
+    (ended >= over).then(|| time::after(ended, UNDONE))
 }
 
 /// Nothing is left to do, and nobody answers: that is not ours to mend, but whoever is woken by it looks here first.

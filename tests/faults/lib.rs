@@ -145,8 +145,9 @@ fn what_was_mended_stays_mended() {
     for (name, faults) in MENDED {
         let reference = Reference::of(Scenario::named(name).unwrap());
         let faults: Vec<Fault> = faults.split(' ').map(|fault| fault.parse().unwrap()).collect();
-        let (_, broken) = reference.try_with(&faults);
+        let (outcome, broken) = reference.try_with(&faults);
         assert!(broken.is_empty(), "{name} {faults:?}: {broken:#?}");
+        assert_eq!(outcome.happened.len(), faults.len(), "{name}: not all of {faults:?} happened");
     }
 }
 

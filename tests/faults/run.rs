@@ -223,7 +223,8 @@ impl Run {
             if self.is_over(now) {
                 return true;
             }
-            let longest = LONGEST_MS + self.ahead();
+            // what an attempt waits for may be so late, and its end then looks so far away
+            let longest = LONGEST_MS + 2 * self.ahead();
             if now >= longest {
                 return self.waits_for_a_person();
             }
@@ -267,8 +268,11 @@ impl Run {
     fn waits_for_a_person(&self) -> bool {
         let rollout = lock(&self.world).rollout();
         let Some(status) = rollout.as_deref().and_then(|it| it.status.as_ref()) else { return false };
-        let changed = status.conditions.iter().any(|one| one.reason == Reason::RollbackTargetChanged.to_string());
-        status.phase == Some(Phase::AwaitingApproval) || changed && self.happened(|kind| kind == Kind::Supersede)
+        let reason = Reason::RollbackTargetChanged.to_string();
+        let changed = status.conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == reason)
+            && status.phase == Some(Phase::Holding)
+            && self.happened(|kind| kind == Kind::Supersede);
+        changed || status.phase == Some(Phase::AwaitingApproval)
     }
 
     /// Whether what the script waits for will not come, since somebody has done something else meanwhile, or a leader whose
@@ -400,6 +404,7 @@ impl Run {
 
     /// What somebody does, or what breaks, at a moment.
     fn instant(&mut self, kind: Kind, now: u64) {
+        let whole = whole(&self.end(None), false).is_empty();
         let mut world = lock(&self.world);
         let ingress = |name: &str| format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/ingresses/{name}");
         let deployment = |color: Color| format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{}", service(color));
@@ -419,7 +424,7 @@ impl Run {
                 world.user("PATCH", &ingress("bot-canary"), &weight);
             }
             Kind::Switched | Kind::SwitchedUnseen => {
-                self.on_their_own |= world.rollout().is_none();
+                self.on_their_own |= world.rollout().is_none() && whole;
                 if kind == Kind::SwitchedUnseen {
                     self.sim.with(|_, hooks| hooks.unseen_until = now + UNSEEN_MS);
                 }

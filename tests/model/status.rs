@@ -291,9 +291,9 @@ impl Status {
         }
         let Some(it) = &mut self.attempt else { return };
         if !it.open {
-            (it.started, it.clock, it.short_since, it.buffer_ends) = (0, None, None, None);
-            // that there was one says whether a color may have been scaled down
-            it.buffer_started = it.buffer_started.map(|_| 0);
+            (it.started, it.clock, it.short_since, it.buffer_started) = (0, None, None, None);
+            // that it was over says that a color may have been scaled down; for how long that counts is not modeled
+            it.buffer_ends = it.buffer_ends.filter(|ends| it.ended >= Some(*ends)).map(|_| -settle);
             (it.stage, it.weight, it.counted, it.judged_by) = (0, 0, false, true);
             floor(&mut it.ended, -settle);
             floor(&mut it.drain_until, 0);

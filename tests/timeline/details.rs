@@ -258,7 +258,7 @@ fn an_approval_of_a_stage_that_is_over_is_refused_with_the_command_however_late(
 
 #[test]
 fn where_nobody_answers_on_either_side_the_old_color_that_lost_its_pods_gets_the_traffic() {
-    for ours in [ReplicasBy::Others, ReplicasBy::Operator] {
+    for ours in [ReplicasBy::Others, ReplicasBy::Operator, ReplicasBy::Unknown] {
         let mut world = world();
         world.run_to("25 %", in_stage(25));
         world.deployment(Color::Blue).replicas_by = ours;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use modelrollout::api::reasons::{Cause, Phase, Reason, Step};
-use modelrollout::api::{Color, names};
+use modelrollout::api::{AfterBuffer, Color, names};
 use modelrollout::engine::observed::Lookup;
 
 use super::world::World;
@@ -56,48 +56,86 @@ fn a_restored_color_waits_for_its_controller_to_see_that_it_is_wanted_again() {
 }
 
 #[test]
-fn a_color_that_serves_and_that_we_scaled_to_nothing_is_started_again_and_a_persons_zero_stays() {
-    // Who scaled to 0 through the subresource is not on record. Only the end of a buffer may do it, and not long after it.
-    for (buffered, manager, wait, revived) in [
-        (true, names::MANAGER_SCALE, 0, true),
-        (true, "kubectl-edit", 0, false),
-        (true, "kubectl-scale", 601, false),
-        (false, "kubectl-scale", 0, false),
+fn a_color_that_serves_is_started_again_if_the_end_of_its_buffer_can_have_taken_it_down() {
+    // Who scaled to 0 through the subresource is not on record.
+    for (manager, over, wait, expected) in [
+        (names::MANAGER_SCALE, true, 0, (4, 1)),
+        ("kubectl-scale", true, 599, (4, 1)),
+        ("kubectl-scale", true, 601, (0, 0)),
+        ("kubectl-edit", true, 0, (0, 0)),
+        // a person's emergency stop, right after a way back that cut the buffer short
+        ("kubectl-scale", false, 0, (0, 0)),
     ] {
         let mut world = world();
-        world.run_to("a stage", if buffered { buffering } else { |world: &World| in_stage(25)(world) });
+        world.run_to("the buffer", buffering);
+        if over {
+            // what keeps the old color up at the end of its buffer
+            world.edit(|object| object.spec.paused = true);
+            world.run(301);
+        }
         world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
         world.run_to("the way back", rolled_back);
         world.run(wait);
         world.scale_by(manager, Color::Blue, 0);
         world.run(60);
-        let expected = if revived { (4, 1) } else { (0, 0) };
-        assert_eq!((world.replicas(Color::Blue), world.told(Reason::LiveNotReady)), expected, "{manager} {wait}");
-        if !revived {
+        let now = (world.replicas(Color::Blue), world.told(Reason::LiveNotReady));
+        assert_eq!(now, expected, "{manager} {over} {wait}: {}", world.message());
+        if expected.0 == 0 {
             assert!(world.message().ends_with("wants 0 replicas, so nobody answers"), "{}", world.message());
         }
     }
 }
 
 #[test]
+fn what_was_promoted_and_is_scaled_to_nothing_by_a_person_stays_so() {
+    let mut world = world();
+    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
+    world.scale_by("kubectl-scale", Color::Green, 0);
+    world.run(60);
+    assert_eq!((world.replicas(Color::Green), world.told(Reason::LiveNotReady)), (0, 0));
+}
+
+#[test]
 fn a_process_that_died_after_the_scale_down_starts_the_color_again_when_it_is_wanted_back() {
-    for (buffer, scaled, started) in [("5m", true, true), ("5m", false, true), ("2h", false, false)] {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.die_after = Some(world.writes + 1);
+    world.run_to("the scale-down", |world| world.replicas(Color::Blue) == 0);
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.replicas(Color::Blue)), ("bot-blue", 4), "{}", world.message());
+}
+
+#[test]
+fn a_color_to_go_back_to_is_started_unless_somebody_is_on_record_who_wants_none_of_it() {
+    // what is kept to go back to, and an autoscaler's, is nobody else's to start
+    let starts = |manager: &str, leave: bool, scaler: bool| {
         let mut world = world();
-        world.edit(|object| object.spec.rollback.buffer = buffer.into());
-        world.run_to("the buffer", buffering);
-        if scaled {
-            world.die_after = Some(world.writes + 1);
-            world.run_to("the scale-down", |world| world.replicas(Color::Blue) == 0);
-        } else {
-            // somebody, before the end of the buffer and so not us
-            world.scale_by("kubectl-scale", Color::Blue, 0);
+        if leave {
+            world.edit(|object| object.spec.rollback.after_buffer = AfterBuffer::Leave);
         }
+        world.run_to("the buffer", buffering);
+        world.scale_by(manager, Color::Blue, 0);
+        world.seen.colors.blue.autoscaler = scaler.then(|| "keda".to_owned());
+        // its Pods are still listed, and its controller has yet to look
+        world.set_ready(Color::Blue, 4);
+        world.deployment(Color::Blue).generation += 1;
         world.edit(|object| object.spec.target = Color::Blue);
-        world.run(if started { 600 } else { 60 });
-        let (backend, message) = (world.backend(), world.message());
-        assert_eq!(backend, if started { "bot-blue" } else { "bot-green" }, "{buffer} {scaled}: {message}");
-        assert!(started || message.contains("start its Pods: kubectl scale -n ml deployment bot-blue"), "{message}");
-    }
+        world.run(5);
+        assert_eq!(world.backend(), "bot-green", "to Pods that are about to go");
+        world.set_ready(Color::Blue, 0);
+        world.deployment(Color::Blue).observed_generation += 1;
+        world.run(60);
+        let started = world.replicas(Color::Blue) == 4;
+        let told = world.message().contains("start its Pods: kubectl scale -n ml deployment bot-blue --replicas=4");
+        assert_ne!(started, told, "{}", world.message());
+        assert_eq!(world.backend(), if started { "bot-blue" } else { "bot-green" });
+        started
+    };
+    assert!(starts("kubectl-scale", false, false));
+    assert!(!starts("kubectl-scale", true, false));
+    assert!(!starts("kubectl-scale", false, true));
+    assert!(!starts("kubectl-edit", false, false));
 }
 
 #[test]

@@ -124,23 +124,22 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     }
 }
 
-/// Whether the operator has scaled a color to nothing. `may` says whether it would have: that decides where nobody is on
-/// record for it.
-pub fn taken_down(scene: Scene<'_>, color: Color, may: bool) -> bool {
+/// Whether a color that wants no Pods is the operator's to start. `unknown` says whether that goes for a 0 that nobody is on
+/// record for.
+pub fn is_ours_to_start(scene: Scene<'_>, color: Color, unknown: bool) -> bool {
     let ours = |by| match by {
         ReplicasBy::Operator => true,
-        ReplicasBy::Unknown => may && scene.rollout.scale_to_zero,
+        ReplicasBy::Unknown => unknown && scene.rollout.scale_to_zero,
         ReplicasBy::Others => false,
     };
     let deployment = scene.seen.colors.get(color).deployment.found();
     deployment.is_some_and(|it| it.desired == 0 && ours(it.replicas_by)) && scene.autoscaler(color).is_none()
 }
 
-/// Starts a color again that is needed after all and that the operator itself has [taken down](taken_down). Gives whether
-/// it does.
-pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32, may: bool) -> bool {
+/// Starts a color that is needed after all, if it [is ours to start](is_ours_to_start). Gives whether it does.
+pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32, unknown: bool) -> bool {
     let deployment = scene.seen.colors.get(color).deployment.found();
-    let Some(it) = deployment.filter(|_| taken_down(scene, color, may)) else { return false };
+    let Some(it) = deployment.filter(|_| is_ours_to_start(scene, color, unknown)) else { return false };
     draft.actions.push(Action::Scale {
         deployment: scene.rollout.side(color).deployment.clone(),
         replicas: replicas.max(1),

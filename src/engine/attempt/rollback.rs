@@ -84,18 +84,20 @@ pub fn what_next(scene: Scene<'_>, attempt: &Attempt, message: &str) -> String {
 fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Cause, message: &str) -> bool {
     let ready = |color: Color| readiness::at_least_known(scene.seen.colors.get(color));
     let (Some(from), Some(to)) = (ready(attempt.from), ready(attempt.to)) else { return false };
-    // From the end of the buffer on we may have scaled it down and up again a moment ago.
+    let deployment = scene.seen.colors.get(attempt.from).deployment.found();
+    // From the end of the buffer on we may have scaled it down and up again a moment ago, and while this waits, up.
     let ends = attempt.buffer_started_at.as_ref().map(|start| time::after(start.0, scene.rollout.buffer));
-    let over = ends.is_some_and(|ends| scene.now >= ends);
-    let from = if over && readiness::restarting(scene.seen.colors.get(attempt.from)) { 0 } else { from };
+    let ours = attempt.step == Step::RollingBack || ends.is_some_and(|ends| scene.now >= ends);
+    let restarts = ours && readiness::restarting(scene.seen.colors.get(attempt.from));
+    // Pods that nobody wants any more are about to go.
+    let from = if restarts || deployment.is_some_and(|it| it.desired == 0) { 0 } else { from };
     // Whoever asks, and whatever failed, is served by any ready Pod. A mere change of the target needs full capacity.
     // What somebody scaled down on purpose is full with less.
     let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
     let full = from >= to || from >= attempt.active_replicas || complete;
-    // Whom we have taken the Pods from, or are starting again, has not lost them: whoever is ready first serves.
-    let started = |it: &DeploymentSeen| it.replicas_by != ReplicasBy::Others && over && it.ready < it.desired;
-    let going = prepare::taken_down(scene, attempt.from, over)
-        || scene.seen.colors.get(attempt.from).deployment.found().is_some_and(started);
+    // Who is being started has not lost its Pods: whoever is ready first serves.
+    let starts = |it: &DeploymentSeen| ours && it.replicas_by != ReplicasBy::Others && it.ready < it.desired;
+    let going = prepare::is_ours_to_start(scene, attempt.from, true) || deployment.is_some_and(starts);
     let enough = to == 0 && !going || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;
@@ -111,9 +113,9 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     attempt.step = Step::RollingBack;
     attempt.cause = Some(cause);
     attempt.cause_message = Some(message.chars().take(1024).collect());
-    // At the end of the buffer it may be ourselves who took them.
+    // It is kept to go back to: a 0 that nobody is on record for is our own, of the end of the buffer, or a slip.
     let side = readiness::of(scene.seen.colors.get(attempt.from));
-    let what_to_do = if prepare::start_again(scene, draft, attempt.from, attempt.active_replicas, over) {
+    let what_to_do = if prepare::start_again(scene, draft, attempt.from, attempt.active_replicas, true) {
         "its Pods are being started again".to_owned()
     } else if side.desired == 0 {
         format!("start its Pods{}", prepare::command(scene, attempt.from, attempt.active_replicas))

@@ -26,7 +26,7 @@ use crate::engine::plan::{Action, IngressWant, Order, PathSwitch, Plan, ServingC
 pub use jobs::Refusals;
 
 /// How often an Ingress is tried that spares requests and that nothing waits for.
-const TRIES: usize = 3;
+const TRIES: u32 = 3;
 /// The longest that one call may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -265,7 +265,7 @@ impl Turn<'_> {
     }
 
     /// Writes an Ingress that spares requests and that nothing waits for: some times more if it failed, since going on
-    /// without it loses some. While the API server does not answer, that has waited long enough.
+    /// without it loses some. While the API server is slow, that has waited long enough.
     async fn try_ingress(&mut self, want: &IngressWant) {
         let began = Instant::now();
         let mut next = want.clone();
@@ -276,8 +276,7 @@ impl Turn<'_> {
             if seen.found().is_some_and(|seen| want.matches(seen)) {
                 return;
             }
-            let answers = began.elapsed() < 2 * CALL_DEADLINE;
-            if tries_left == 0 || !answers || matches!(error, Error::NotLeader { .. }) {
+            if began.elapsed() >= CALL_DEADLINE * tries_left || matches!(error, Error::NotLeader { .. }) {
                 tracing::warn!(namespace = self.namespace, ingress = want.name, %error,
                     "this Ingress could not be written; what comes next does not wait for it");
                 return;

@@ -68,8 +68,8 @@ pub struct Invariants {
     disturbed: bool,
     /// Somebody has switched a backend by hand, and nobody could see it at once.
     unseen: bool,
-    /// Somebody has switched a backend by hand.
-    by_hand: bool,
+    /// When somebody has last switched a backend by hand.
+    by_hand: Option<u64>,
     /// The replicas that each Deployment wants.
     wanted: Pair<i64>,
     /// Two operators take themselves for leaders.
@@ -108,7 +108,9 @@ impl Invariants {
         self.over_at = self.over_at.max(over_at);
         self.blind |= kind.makes_blind();
         self.unseen |= kind == Kind::SwitchedUnseen;
-        self.by_hand |= kind == Kind::Switched;
+        if kind == Kind::Switched {
+            self.by_hand = Some(now);
+        }
         self.rival |= kind == Kind::Rival;
         self.clock_wrong |= matches!(kind, Kind::ClockAhead | Kind::ClockBehind);
         self.disturbed |=

@@ -7,6 +7,7 @@ use modelrollout::api::reasons::{Cause, ConditionType, Phase, Step};
 use modelrollout::api::{Attempt, Color, ModelRollout, ModelRolloutStatus};
 
 use super::Invariants;
+use super::traffic::BLIND;
 use crate::world::SCRAPE_MS;
 
 /// What is remembered of earlier records.
@@ -204,7 +205,8 @@ impl Invariants {
         // Pods that nobody wants any more are about to go
         let ready = *self.wanted.of(attempt.from) > 0 && *self.ready_now().of(attempt.from) > 0;
         let switched = attempt.cause == Some(Cause::ExternalSwitch);
-        let unseen = self.unseen || self.by_hand && self.blind;
+        let recently = self.by_hand.is_some_and(|at| now < at + BLIND);
+        let unseen = self.unseen || recently && self.blind;
         if share > 0 && ready && !switched && !self.rival && !unseen {
             let cause = attempt.cause;
             self.broken("S12", now, format!("{:?} is on record and {} still has {share} %", cause, attempt.to));

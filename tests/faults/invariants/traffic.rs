@@ -16,7 +16,7 @@ use crate::names::{NAME, SETTLE_MS, UNREADY_MS, UNSEEN_MS, is_main};
 /// A watch brings news within this, in milliseconds: what was true so recently may be acted on.
 const FRESH: u64 = 250;
 /// The same when a fault keeps news away: a watch that is silent is given up after 35 seconds.
-const BLIND: u64 = 66_000;
+pub const BLIND: u64 = 66_000;
 
 /// Within this a loss is noticed, and the ingress controller has followed what was written then, in milliseconds.
 const UNDONE: u64 = 2 * SETTLE_MS;
@@ -193,7 +193,9 @@ impl Invariants {
         let status = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref());
         let told = |one: &Condition| one.reason == Reason::LiveNotReady.to_string();
         let rests = status.is_none_or(|status| {
-            status.attempt.as_ref().is_none_or(|attempt| !attempt.open) || status.conditions.iter().any(told)
+            let Some(attempt) = status.attempt.as_ref().filter(|attempt| attempt.open) else { return true };
+            let dead = *self.ready_now().of(attempt.from) == 0 && !attempt.promote_requested;
+            dead && status.conditions.iter().any(told)
         });
         // blue may have come back a moment ago
         let since = now.saturating_sub(UNDONE);

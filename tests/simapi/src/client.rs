@@ -340,7 +340,8 @@ impl<H: Hooks + 'static> Sim<H> {
         let end = stream.watch.timeout_seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let after = stream.watch.after;
         let versions = self.versions();
-        let state = Telling { sim: self, stream, versions, after, end, queue: Vec::new(), held: BTreeMap::new() };
+        let state =
+            Telling { sim: self, stream, versions, after, end, queue: Vec::new(), held: BTreeMap::new(), ends: false };
         stream::unfold(Some(state), |state| async move {
             let mut state = state?;
             match state.next().await {
@@ -365,6 +366,8 @@ struct Telling<H> {
     queue: Vec<Event>,
     /// Told only if nothing later comes about the same object, and when.
     held: BTreeMap<String, (Event, Instant)>,
+    /// The connection ends as soon as nothing is held any more.
+    ends: bool,
 }
 
 enum Told {
@@ -381,6 +384,10 @@ fn object_key(event: &Event) -> String {
 impl<H: Hooks + 'static> Telling<H> {
     async fn next(&mut self) -> Told {
         loop {
+            if self.ends {
+                // what nothing has overtaken is told: who watches on from here would never hear of it
+                return self.held.pop_first().map_or(Told::End, |(_, (event, _))| Told::Event(event));
+            }
             if let Some(event) = self.queue.pop() {
                 match self.sim.with(|_, hooks| hooks.deliver(&self.stream, &event)) {
                     Delivery::Now => {}
@@ -389,7 +396,10 @@ impl<H: Hooks + 'static> Telling<H> {
                         self.held.insert(object_key(&event), (event, Instant::now() + wait));
                         continue;
                     }
-                    Delivery::Cut => return Told::End,
+                    Delivery::Cut => {
+                        self.ends = true;
+                        continue;
+                    }
                     Delivery::Gone => return Told::Gone,
                     Delivery::Silence => future::pending().await,
                 }
