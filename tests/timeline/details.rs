@@ -1,7 +1,9 @@
 //! What single comparisons decide. Each of these tests was written for a small mutant that lived (`cargo mutants`).
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::SignedDuration;
-use modelrollout::api::reasons::{Cause, Phase, Reason, Step};
+use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Step};
 use modelrollout::api::{Approval, Color, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::IngressWant;
@@ -401,4 +403,83 @@ fn an_ingress_for_the_same_paths_that_is_no_canary_is_nobodys_problem() {
         world.run(60);
         assert_eq!(world.condition("Preflight").0, told, "{canary:?}");
     }
+}
+
+#[test]
+fn who_is_switched_to_by_hand_in_a_stage_was_promoted() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.main().paths[0].service = Some("bot-green".into());
+    world.run(5);
+    let last = world.status().history[0].clone();
+    assert_eq!((last.outcome, last.cause), (Outcome::Promoted, Some(Cause::ExternalSwitch)));
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Stable));
+}
+
+#[test]
+fn a_switch_by_hand_back_to_the_color_that_was_kept_needs_one_pod_and_one_forward_all() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.set_ready(Color::Blue, 1);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.told(Reason::ExternalSwitch)), ("bot-blue", 1));
+
+    let mut world = super::world();
+    world.run_to("25 %", in_stage(25));
+    world.set_ready(Color::Green, 1);
+    world.main().paths[0].service = Some("bot-green".into());
+    world.run(2);
+    assert_eq!((world.backend().as_str(), world.told(Reason::ExternalSwitch)), ("bot-blue", 0));
+}
+
+#[test]
+fn one_pod_of_a_color_that_is_restored_is_enough_when_the_other_one_has_none() {
+    let mut world = promoted();
+    world.load_time = Duration::from_hours(1);
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.run(60);
+    world.set_ready(Color::Blue, 1);
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Restoring));
+    world.set_ready(Color::Green, 0);
+    world.run(30);
+    assert_eq!(world.backend(), "bot-blue", "{}", world.message());
+}
+
+#[test]
+fn samples_that_were_passed_over_end_no_stage_at_the_longest_hold() {
+    for passed_over in [false, true] {
+        let mut world = world();
+        world.rate = 4.0;
+        world.edit(|object| {
+            object.spec.gates[0].max_hold = Some("10m".into());
+            object.spec.stages[0].approval = Some(Approval::Required);
+        });
+        world.run_to("5 %", in_stage(5));
+        world.run(300);
+        if passed_over {
+            world.annotate(names::ANNOTATION_APPROVE, "1/1");
+            world.run(5);
+            assert_eq!(world.told(Reason::ApprovedWithoutEvidence), 1, "{}", world.message());
+            // what keeps the stage all the same
+            world.seen.colors.green.prompt = Lookup::Unreadable("no answer".into());
+        }
+        world.run(900);
+        let cause = world.attempt().cause;
+        assert_eq!(cause == Some(Cause::MaxHoldExceeded), !passed_over, "{cause:?} {}", world.message());
+    }
+}
+
+#[test]
+fn no_job_is_on_record_once_all_traffic_has_moved() {
+    let mut world = super::gates::with_job();
+    world.run_to("the Job", |world| !world.jobs.is_empty());
+    let name = world.jobs[0].name.clone();
+    assert!(!world.attempt().jobs.is_empty());
+    world.end_job(&name, JobOutcome::Succeeded);
+    world.annotate(names::ANNOTATION_PROMOTE, "1");
+    world.run_to("the buffer", buffering);
+    world.run(5);
+    assert_eq!(world.attempt().jobs, []);
 }

@@ -340,6 +340,14 @@ fn buckets_can_neither_pass_nor_fail_anyone_by_their_coarseness() {
 }
 
 #[test]
+fn another_color_whose_every_request_fails_is_a_baseline_and_one_with_more_failures_than_requests_is_none() {
+    let gate = rate(None, Some(0.01), 100);
+    let reason = |bad| verdicts(&errors(0, 1000), Some(&errors(bad, 1000)), &gate)[0];
+    assert_eq!(reason(1000), (Verdict::Pass, Reason::WithinLimit));
+    assert_eq!(reason(1001), (Verdict::Hold, Reason::InvalidData));
+}
+
+#[test]
 fn what_one_limit_cannot_tell_the_other_one_can() {
     let both = p99(Some(4.0), Some(2.0), 1500);
     let blue = histogram([9_950, 9_990, 10_000, 10_000, 10_000], 10_000);
