@@ -88,7 +88,8 @@ impl Elector {
         (elector, Leadership { until: Some(receiver), stop })
     }
 
-    /// Takes the lease (`gained` is called then) and holds it until `stop`. Gives the lease if it is held.
+    /// Takes the lease and holds it until `stop`. `gained` is called then, and whenever it was over for a moment: what was to
+    /// be done in that moment was left undone. Gives the lease if it is held.
     pub async fn run(&self, stop: &CancellationToken, gained: impl Fn()) -> Result<Option<Lease>, Lost> {
         let lease = tokio::select! {
             lease = self.acquire() => lease,
@@ -96,7 +97,7 @@ impl Elector {
         };
         tracing::info!(identity = self.identity, lease = self.name, "this process leads");
         gained();
-        self.hold(lease, stop).await.map(Some)
+        self.hold(lease, stop, &gained).await.map(Some)
     }
 
     /// Gives the lease back, so that a standby need not wait for its end.
@@ -167,7 +168,7 @@ impl Elector {
     }
 
     /// Renews until `stop`, or until it is lost.
-    async fn hold(&self, mut lease: Lease, stop: &CancellationToken) -> Result<Lease, Lost> {
+    async fn hold(&self, mut lease: Lease, stop: &CancellationToken, gained: &impl Fn()) -> Result<Lease, Lost> {
         let mut pause = RENEW;
         loop {
             tokio::select! {
@@ -180,12 +181,12 @@ impl Elector {
             let answer = timeout(CALL, self.api.replace(&self.name, &PostParams::default(), &claim)).await;
             pause = match answer {
                 Ok(Ok(renewed)) => {
-                    self.until.send_replace(Some(began + DURATION));
+                    self.lasts(began, gained);
                     lease = renewed;
                     RENEW
                 }
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-                    lease = self.look_again(&claim, began).await?.unwrap_or(lease);
+                    lease = self.look_again(&claim, began, gained).await?.unwrap_or(lease);
                     RETRY / 5
                 }
                 Ok(Err(error)) => {
@@ -194,7 +195,7 @@ impl Elector {
                 }
                 // it may have been written: a newer resourceVersion that is still ours
                 Err(_) => {
-                    lease = self.look_again(&claim, began).await?.unwrap_or(lease);
+                    lease = self.look_again(&claim, began, gained).await?.unwrap_or(lease);
                     RETRY / 5
                 }
             };
@@ -204,13 +205,22 @@ impl Elector {
         }
     }
 
+    /// It was renewed by what was asked from `began` on.
+    fn lasts(&self, began: Instant, gained: &impl Fn()) {
+        let was_over = self.until.borrow().is_none_or(|until| until <= Instant::now());
+        self.until.send_replace(Some(began + DURATION));
+        if was_over {
+            gained();
+        }
+    }
+
     /// The lease as it is now, if it can be read and is still ours. If it says what we `claim`ed from `began` on, that
     /// was written although nobody answered, and it lasts as long as if somebody had.
-    async fn look_again(&self, claim: &Lease, began: Instant) -> Result<Option<Lease>, Lost> {
+    async fn look_again(&self, claim: &Lease, began: Instant, gained: &impl Fn()) -> Result<Option<Lease>, Lost> {
         match timeout(CALL, self.api.get_opt(&self.name)).await {
             Ok(Ok(Some(lease))) if held_by(&lease, &self.identity) => {
                 if lease::renewed(&lease) == lease::renewed(claim) {
-                    self.until.send_replace(Some(began + DURATION));
+                    self.lasts(began, gained);
                 }
                 Ok(Some(lease))
             }

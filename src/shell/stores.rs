@@ -1,6 +1,6 @@
 //! Compact caches of what the API server has: one per kind, by namespace and name.
 //!
-//! A cache never goes back in time: an older version of an object, or an object that is known to be gone, is not taken
+//! A cache never goes back in time: an older version of an object, or an object that was told to be deleted, is not taken
 //! in, whether it comes from a watch or from the answer to one of our own writes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -226,7 +226,8 @@ impl<T: PartialEq> Store<T> {
         }
     }
 
-    /// The list of `scope` is complete: what it lacks is gone. Gives what was removed.
+    /// The list of `scope` is complete: what it lacks is gone, as far as this list knows: a server that is behind lacks what is
+    /// new, so whoever finds the object there later is believed. Gives what was removed.
     pub fn list_ends(&self, scope: &str) -> Vec<Removed<T>> {
         let mut inner = self.lock();
         let listing = inner.listing.remove(scope).unwrap_or_default();
@@ -240,7 +241,7 @@ impl<T: PartialEq> Store<T> {
                 }
             }
         }
-        lacking.into_iter().filter_map(|((namespace, name), uid)| inner.remove(&namespace, &name, &uid)).collect()
+        lacking.into_iter().filter_map(|((namespace, name), uid)| inner.forget(&namespace, &name, &uid)).collect()
     }
 }
 
@@ -252,6 +253,10 @@ impl<T> Inner<T> {
                 self.gone.pop_front();
             }
         }
+        self.forget(namespace, name, uid)
+    }
+
+    fn forget(&mut self, namespace: &str, name: &str, uid: &str) -> Option<Removed<T>> {
         let items = self.items.get_mut(namespace)?;
         items.get(name).filter(|item| item.uid == uid)?;
         let old = items.remove(name)?.value;
@@ -343,6 +348,19 @@ mod tests {
         assert_eq!(store.list("ml").len(), 2);
         let names: Vec<String> = store.pick("ml", |name, value| (*value > 4).then(|| name.to_owned()));
         assert_eq!(names, ["ours"]);
+    }
+
+    #[test]
+    fn what_a_list_lacks_and_somebody_finds_is_there() {
+        let store = synced();
+        store.put(&meta("new", "1", 5), 5);
+        // of a server that is behind
+        store.list_begins("");
+        assert_eq!(store.list_ends("").len(), 1);
+        assert_eq!(store.get("ml", "new"), Lookup::Missing);
+        // what the API server answers to a read of it
+        assert!(store.put(&meta("new", "1", 5), 5).is_some());
+        assert_eq!(store.get("ml", "new"), Lookup::Found(Arc::new(5)));
     }
 
     #[test]

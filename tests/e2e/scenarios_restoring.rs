@@ -89,6 +89,26 @@ async fn a_target_that_is_set_back_after_the_buffer_restores_the_old_color_witho
     .await;
 }
 
+/// Nobody is on record for a 0 that came through the subresource `scale`: it is the operator's own at the end of a buffer, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the local cluster: make cluster"]
+async fn a_kept_color_that_was_scaled_to_nothing_is_started_again_and_gone_back_to() {
+    let setup = short().with("/rollback/buffer", json!("10m"));
+    scenario("scaled-away", setup, async |it| {
+        it.create_rollout().await;
+        it.phase(Phase::Buffering).await;
+        it.scale_by_hand("bot-blue", 0).await;
+        it.ready("bot-blue", 0).await;
+        it.annotate("modelrollout.dev/rollback", "complaints").await;
+        let asked = Instant::now();
+        it.event_with(Reason::RollbackBlocked, "as soon as they are up").await;
+        restored(it, asked).await;
+        let status = it.rolled_back().await;
+        assert_eq!(status.history[0].cause, Some(Cause::RollbackRequested));
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the local cluster: make cluster"]
 async fn an_old_color_that_is_not_what_it_was_is_not_restored_and_the_act_says_why() {

@@ -273,6 +273,12 @@ impl Kind {
         matches!(self, CrashBefore60 | CrashAfter60 | Outage30 | Outage300 | LeaseOutage30)
     }
 
+    /// The process dies in the middle of what it does.
+    pub fn kills(self) -> bool {
+        use Kind::*;
+        matches!(self, CrashBefore | CrashBefore5 | CrashBefore60 | CrashAfter | CrashAfter5 | CrashAfter60)
+    }
+
     /// How long it lasts at most, until the operator notices and is back, in seconds.
     pub fn seconds(self) -> u64 {
         use Kind::*;

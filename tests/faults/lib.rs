@@ -89,7 +89,7 @@ fn a_run_is_the_same_again() {
 }
 
 /// What was found here and mended: each line broke the rule that is named.
-const MENDED: [(&str, &str); 28] = [
+const MENDED: [(&str, &str); 30] = [
     // a plan whose intent could not be written asked for other samples than the next one, without an end and a pause: L1
     ("rollback-errors", "w9=503-300s"),
     ("promotion", "w9=503-30s"),
@@ -132,6 +132,10 @@ const MENDED: [(&str, &str); 28] = [
     ("rollback-two", "e45=silence q129=source-down-60s"),
     // the way back lost requests when the anchor was refused twice: O5
     ("rollback-two", "w26=422 w27=429"),
+    // the lease was over for half a second, and what should have been done then was never done: L1
+    ("plain", "r30=hang l13=hang l14=hang-applied"),
+    // a list of a server that was behind lacked the canary, and nobody could make it believe that there is one: S17
+    ("rollback-unready", "e22=time-travel e26=gone"),
     // what only a mutant has shown: a scale-down must look up who serves, since the caches may not know yet: S2
     ("promotion", "t100500=switched-unseen"),
     // and a switch that was refused is not done: S12

@@ -263,16 +263,20 @@ impl Run {
             && !open()
     }
 
-    /// Whether it stands and says that somebody has to approve it, or has to say what becomes of a color that serves and was
-    /// changed.
+    /// Whether it stands and says that somebody has to approve it, has to say what becomes of a color that serves and was
+    /// changed, or has to give back Pods that somebody has taken, or that never became ready.
     fn waits_for_a_person(&self) -> bool {
         let rollout = lock(&self.world).rollout();
         let Some(status) = rollout.as_deref().and_then(|it| it.status.as_ref()) else { return false };
-        let reason = Reason::RollbackTargetChanged.to_string();
-        let changed = status.conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == reason)
-            && status.phase == Some(Phase::Holding)
-            && self.happened(|kind| kind == Kind::Supersede);
-        changed || status.phase == Some(Phase::AwaitingApproval)
+        let holds = |reason: Reason| {
+            let word = reason.to_string();
+            status.phase == Some(Phase::Holding)
+                && status.conditions.iter().any(|one| one.type_ == "Progressing" && one.reason == word)
+        };
+        let changed = holds(Reason::RollbackTargetChanged) && self.happened(|kind| kind == Kind::Supersede);
+        let few = |kind| matches!(kind, Kind::ScaledOld | Kind::NodeLost);
+        let short = holds(Reason::CapacityShort) && self.happened(few);
+        changed || short || status.phase == Some(Phase::AwaitingApproval)
     }
 
     /// Whether what the script waits for will not come, since somebody has done something else meanwhile, or a leader whose

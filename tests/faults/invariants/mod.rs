@@ -49,6 +49,9 @@ impl<T> Pair<T> {
 /// A value and since when it has been that.
 type Since<T> = Vec<(u64, T)>;
 
+/// So long after a process began beside a server that is behind, in milliseconds, it may have seen an older state.
+const OLD: u64 = 10_000;
+
 /// What is remembered to look at the next write.
 #[derive(Default)]
 pub struct Invariants {
@@ -72,6 +75,11 @@ pub struct Invariants {
     by_hand: Option<u64>,
     /// The replicas that each Deployment wants.
     wanted: Pair<i64>,
+    /// Until when the API server may have told of an older state than it had told of before.
+    old_until: u64,
+    /// A process died before it had recorded why it went back, and the metrics answered with something else afterwards.
+    died: bool,
+    lied_to: bool,
     /// Two operators take themselves for leaders.
     rival: bool,
     /// The operator's clock was wrong: what it wrote then looks too far away, or long past, when it is right again.
@@ -112,6 +120,11 @@ impl Invariants {
             self.by_hand = Some(now);
         }
         self.rival |= kind == Kind::Rival;
+        if kind == Kind::TimeTravel {
+            self.old_until = now + OLD;
+        }
+        self.died |= kind.kills();
+        self.lied_to |= self.died && kind == Kind::Old;
         self.clock_wrong |= matches!(kind, Kind::ClockAhead | Kind::ClockBehind);
         self.disturbed |=
             kind.changes_the_end() || matches!(kind, Kind::CanaryDeleted | Kind::CanaryEdited | Kind::Deleted);

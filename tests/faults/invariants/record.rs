@@ -189,7 +189,8 @@ impl Invariants {
         }
         let known = self.record.clocks.insert(stage, started.clone());
         // of two leaders the one whose view is old does not see that the share is there, and begins once more
-        if known.is_some_and(|known| known != *started) && !void && !self.disturbed && !self.is_late() {
+        let cannot_know = self.is_late() || now < self.old_until || self.lied_to;
+        if known.is_some_and(|known| known != *started) && !void && !self.disturbed && !cannot_know {
             self.broken("L3", now, format!("the clock of stage {} starts again", attempt.stage_index + 1));
         }
     }
