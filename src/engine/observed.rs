@@ -172,6 +172,13 @@ pub enum ReplicasBy {
     Unknown,
 }
 
+impl ReplicasBy {
+    /// Whether it may have been the operator.
+    pub fn may_be_ours(self) -> bool {
+        self != Self::Others
+    }
+}
+
 /// How the Pods of a template end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shutdown {

@@ -1,7 +1,7 @@
 //! Can a color carry traffic? From Pod conditions, at the Deployment's observed generation, and from ready endpoints;
 //! never from a Pod's phase.
 
-use super::observed::{ColorSeen, DeploymentSeen, Lookup, ReplicasBy};
+use super::observed::{ColorSeen, DeploymentSeen, Lookup};
 
 /// How ready one color is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub fn at_least_known(seen: &ColorSeen) -> Option<i32> {
 /// Whether the replicas may be of the operator's making and the Deployment's controller has yet to look at its newest change.
 /// After a scale-down and up in quick succession the Pods that are still listed may be those that the scale-down takes away.
 pub fn restarting(seen: &ColorSeen) -> bool {
-    let fresh = |it: &DeploymentSeen| it.replicas_by != ReplicasBy::Others && it.observed_generation < it.generation;
+    let fresh = |it: &DeploymentSeen| it.replicas_by.may_be_ours() && it.observed_generation < it.generation;
     seen.deployment.found().is_some_and(fresh)
 }
 

@@ -408,7 +408,6 @@ impl Run {
 
     /// What somebody does, or what breaks, at a moment.
     fn instant(&mut self, kind: Kind, now: u64) {
-        let whole = whole(&self.end(None), false).is_empty();
         let mut world = lock(&self.world);
         let ingress = |name: &str| format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/ingresses/{name}");
         let deployment = |color: Color| format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{}", service(color));
@@ -428,7 +427,7 @@ impl Run {
                 world.user("PATCH", &ingress("bot-canary"), &weight);
             }
             Kind::Switched | Kind::SwitchedUnseen => {
-                self.on_their_own |= world.rollout().is_none() && whole;
+                self.on_their_own |= world.rollout().is_none() && whole(&self.end(None), false).is_empty();
                 if kind == Kind::SwitchedUnseen {
                     self.sim.with(|_, hooks| hooks.unseen_until = now + UNSEEN_MS);
                 }

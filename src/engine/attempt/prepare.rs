@@ -9,7 +9,7 @@ use crate::api::names::MANAGER_SCALE;
 use crate::api::reasons::{Cause, Phase, Reason};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
-use crate::engine::observed::{ReplicasBy, Written};
+use crate::engine::observed::{DeploymentSeen, ReplicasBy, Written};
 use crate::engine::plan::Action;
 use crate::engine::preflight;
 use crate::engine::readiness;
@@ -124,22 +124,21 @@ pub fn scale_up(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) {
     }
 }
 
-/// Whether a color that wants no Pods is the operator's to start. `unknown` says whether that goes for a 0 that nobody is on
-/// record for.
-pub fn is_ours_to_start(scene: Scene<'_>, color: Color, unknown: bool) -> bool {
+/// The Deployment of a color that wants no Pods, if it is the operator's to start. `unknown` says whether that goes for a 0
+/// that nobody is on record for.
+pub fn ours_to_start(scene: Scene<'_>, color: Color, unknown: bool) -> Option<&DeploymentSeen> {
     let ours = |by| match by {
         ReplicasBy::Operator => true,
         ReplicasBy::Unknown => unknown && scene.rollout.scale_to_zero,
         ReplicasBy::Others => false,
     };
     let deployment = scene.seen.colors.get(color).deployment.found();
-    deployment.is_some_and(|it| it.desired == 0 && ours(it.replicas_by)) && scene.autoscaler(color).is_none()
+    deployment.filter(|it| it.desired == 0 && ours(it.replicas_by) && scene.autoscaler(color).is_none())
 }
 
-/// Starts a color that is needed after all, if it [is ours to start](is_ours_to_start). Gives whether it does.
+/// Starts a color that is needed after all, if it is [ours to start](ours_to_start). Gives whether it does.
 pub fn start_again(scene: Scene<'_>, draft: &mut Draft, color: Color, replicas: i32, unknown: bool) -> bool {
-    let deployment = scene.seen.colors.get(color).deployment.found();
-    let Some(it) = deployment.filter(|_| is_ours_to_start(scene, color, unknown)) else { return false };
+    let Some(it) = ours_to_start(scene, color, unknown) else { return false };
     draft.actions.push(Action::Scale {
         deployment: scene.rollout.side(color).deployment.clone(),
         replicas: replicas.max(1),

@@ -5,7 +5,7 @@ use crate::api::reasons::{Cause, Phase, Reason, Step};
 use crate::api::{Attempt, Color};
 use crate::engine::draft::{Draft, Scene};
 use crate::engine::drift;
-use crate::engine::observed::{DeploymentSeen, IngressSeen, ReplicasBy};
+use crate::engine::observed::{DeploymentSeen, IngressSeen};
 use crate::engine::plan::{Action, IngressWant, Order};
 use crate::engine::preflight;
 use crate::engine::readiness;
@@ -96,8 +96,8 @@ fn blocked(scene: Scene<'_>, draft: &mut Draft, attempt: &mut Attempt, cause: Ca
     let complete = readiness::of(scene.seen.colors.get(attempt.from)).complete;
     let full = from >= to || from >= attempt.active_replicas || complete;
     // Who is being started has not lost its Pods: whoever is ready first serves.
-    let starts = |it: &DeploymentSeen| ours && it.replicas_by != ReplicasBy::Others && it.ready < it.desired;
-    let going = prepare::is_ours_to_start(scene, attempt.from, true) || deployment.is_some_and(starts);
+    let starts = |it: &DeploymentSeen| ours && it.replicas_by.may_be_ours() && it.ready < it.desired;
+    let going = prepare::ours_to_start(scene, attempt.from, true).is_some() || deployment.is_some_and(starts);
     let enough = to == 0 && !going || if cause == Cause::RevisionChanged { from > 0 && full } else { from > 0 };
     if enough {
         return false;

@@ -77,8 +77,9 @@ pub struct Invariants {
     wanted: Pair<i64>,
     /// Until when the API server may have told of an older state than it had told of before.
     old_until: u64,
-    /// A process died before it had recorded why it went back, and the metrics answered with something else afterwards.
+    /// A process died in the middle of what it did.
     died: bool,
+    /// One did, and the metrics answered with something else to the next: what was not on record is asked again, and believed.
     lied_to: bool,
     /// Two operators take themselves for leaders.
     rival: bool,

@@ -188,7 +188,7 @@ impl Invariants {
             return;
         }
         let known = self.record.clocks.insert(stage, started.clone());
-        // of two leaders the one whose view is old does not see that the share is there, and begins once more
+        // who sees an older state, or is told of one, does not know that the share was there, and begins once more
         let cannot_know = self.is_late() || now < self.old_until || self.lied_to;
         if known.is_some_and(|known| known != *started) && !void && !self.disturbed && !cannot_know {
             self.broken("L3", now, format!("the clock of stage {} starts again", attempt.stage_index + 1));

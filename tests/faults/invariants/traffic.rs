@@ -182,19 +182,22 @@ impl Invariants {
     }
 
     fn is_excused(&self, at: u64) -> bool {
-        let alone = self.alone(at);
         // nobody undoes what somebody switches to when the rollout is gone
-        let gone = self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some());
-        if gone && (self.unseen || self.by_hand.is_some()) {
+        if self.is_gone() && (self.unseen || self.by_hand.is_some()) {
             return true;
         }
+        let alone = self.alone(at);
         self.excused.iter().any(|one| one.0.contains(&at) || alone && one.1.contains(&at))
+    }
+
+    /// The rollout was deleted, or is about to be.
+    fn is_gone(&self) -> bool {
+        self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some())
     }
 
     /// Nobody else can answer, or nobody sees to it: the rollout was deleted, no attempt is open that could go back, or a
     /// person was told that nobody answers and how to promote at once.
     fn alone(&self, now: u64) -> bool {
-        let deleted = self.rollout.as_ref().is_none_or(|rollout| rollout.metadata.deletion_timestamp.is_some());
         let status = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref());
         let told = |one: &Condition| one.reason == Reason::LiveNotReady.to_string();
         let rests = status.is_none_or(|status| {
@@ -205,7 +208,7 @@ impl Invariants {
         // blue may have come back a moment ago
         let since = now.saturating_sub(UNDONE);
         let recent = |index: usize| self.ready.get(index + 1).is_none_or(|next| next.0 >= since);
-        deleted || rests || self.ready.iter().enumerate().any(|(index, one)| one.1.blue == 0 && recent(index))
+        self.is_gone() || rests || self.ready.iter().enumerate().any(|(index, one)| one.1.blue == 0 && recent(index))
     }
 
     fn named_users(&self) -> bool {
