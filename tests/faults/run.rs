@@ -92,6 +92,7 @@ static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| {
 
 /// Runs `scenario` with `faults`, in paused time. Delays, requests and scrapes are drawn from `seed`.
 pub fn run(scenario: &Scenario, faults: &[Fault], seed: u64, trace: bool) -> Outcome {
+    fastrand::seed(seed);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     let outcome = runtime.block_on(Run::play(scenario, faults, seed, trace));
@@ -289,7 +290,6 @@ impl Run {
     /// Waits for whatever comes first: a change, a command, a moment.
     async fn turn(&mut self, until: u64, commands: &mut mpsc::UnboundedReceiver<Command>) {
         let mut versions = self.sim.versions();
-        versions.borrow_and_update();
         let now = self.sim.millis();
         self.act(now);
         let moments = [
@@ -313,7 +313,7 @@ impl Run {
                 self.operator = None;
                 self.restart.get_or_insert((now + 1_000, 0));
             }
-            _ = versions.changed() => {}
+            () = versions.changed() => {}
             () = sleep_until(at.max(Instant::now())) => {}
         }
     }

@@ -295,7 +295,7 @@ fn call(sim: &Sim<Hooks>, method: &str, path: &str, body: &Value) -> (u16, Value
 pub async fn run(world: Shared, sim: Sim<Hooks>) {
     let mut versions = sim.versions();
     loop {
-        versions.borrow_and_update();
+        versions.mark_seen();
         let wake = {
             let mut world = lock(&world);
             world.step();
@@ -303,7 +303,8 @@ pub async fn run(world: Shared, sim: Sim<Hooks>) {
         };
         let at = sim.start() + Duration::from_millis(wake.min(1 << 40));
         tokio::select! {
-            changed = versions.changed() => if changed.is_err() { return },
+            biased;
+            () = versions.changed() => {}
             () = sleep_until(at.max(Instant::now())) => {}
         }
     }

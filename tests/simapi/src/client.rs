@@ -4,6 +4,7 @@
 //! in the moment it is committed. Waits are tokio's, so that they cost nothing in paused time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::server::{Answer, Change, Event, Request, Server, Watch};
@@ -149,19 +150,57 @@ struct Shared<H> {
 /// The model with its hooks. A handle: clones are the same model.
 pub struct Sim<H> {
     shared: Arc<Mutex<Shared<H>>>,
-    version: Arc<watch::Sender<u64>>,
+    newest: Arc<Newest>,
     base: Timestamp,
     start: Instant,
 }
 
+/// The newest version, and who waits for the next.
+///
+/// They are told in the order in which they began to wait. tokio's channel for this (`watch`) tells them in a random one:
+/// then a watch may be told before another or after it, and no run comes again as it was.
+struct Newest {
+    version: AtomicU64,
+    told: Notify,
+}
+
+impl Newest {
+    fn set(&self, version: u64) {
+        if self.version.swap(version, Ordering::SeqCst) != version {
+            self.told.notify_waiters();
+        }
+    }
+}
+
+/// Waits for versions that were not seen yet.
+pub struct Versions {
+    newest: Arc<Newest>,
+    seen: u64,
+}
+
+impl Versions {
+    /// All versions until now are seen.
+    pub fn mark_seen(&mut self) {
+        self.seen = self.newest.version.load(Ordering::SeqCst);
+    }
+
+    /// Waits until there is a version that was not seen.
+    pub async fn changed(&mut self) {
+        loop {
+            // counts from here: what comes between the look and the wait is not missed
+            let told = self.newest.told.notified();
+            if self.newest.version.load(Ordering::SeqCst) != self.seen {
+                break;
+            }
+            told.await;
+        }
+        self.mark_seen();
+    }
+}
+
 impl<H> Clone for Sim<H> {
     fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            version: Arc::clone(&self.version),
-            base: self.base,
-            start: self.start,
-        }
+        Self { shared: Arc::clone(&self.shared), newest: Arc::clone(&self.newest), base: self.base, start: self.start }
     }
 }
 
@@ -184,9 +223,9 @@ impl std::error::Error for ConnectionBroken {}
 impl<H: Hooks + 'static> Sim<H> {
     /// A model whose time of day is `base` now, and moves on with tokio's clock.
     pub fn new(server: Server, hooks: H, base: Timestamp) -> Self {
-        let version = Arc::new(watch::Sender::new(server.version()));
+        let newest = Arc::new(Newest { version: AtomicU64::new(server.version()), told: Notify::new() });
         let shared = Arc::new(Mutex::new(Shared { server, hooks, calls: 0 }));
-        Self { shared, version, base, start: Instant::now() }
+        Self { shared, newest, base, start: Instant::now() }
     }
 
     /// The time of day.
@@ -218,8 +257,10 @@ impl<H: Hooks + 'static> Sim<H> {
     }
 
     /// Told of each new version.
-    pub fn versions(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    pub fn versions(&self) -> Versions {
+        let mut versions = Versions { newest: Arc::clone(&self.newest), seen: 0 };
+        versions.mark_seen();
+        versions
     }
 
     /// A client of `who`.
@@ -278,7 +319,7 @@ impl<H: Hooks + 'static> Sim<H> {
             shared.hooks.committed(call, &change, &shared.server);
         }
         let newest = shared.server.version();
-        self.version.send_if_modified(|known| std::mem::replace(known, newest) != newest);
+        self.newest.set(newest);
     }
 
     async fn serve(self, who: Arc<str>, request: http::Request<Body>) -> Result<Response<Reading>, BoxError> {
@@ -358,7 +399,7 @@ impl<H: Hooks + 'static> Sim<H> {
 struct Telling<H> {
     sim: Sim<H>,
     stream: Stream,
-    versions: watch::Receiver<u64>,
+    versions: Versions,
     /// All changes up to this version were looked at.
     after: u64,
     end: Option<Instant>,
@@ -413,7 +454,7 @@ impl<H: Hooks + 'static> Telling<H> {
                     _ => Told::Event(event),
                 };
             }
-            let _ = self.versions.borrow_and_update();
+            self.versions.mark_seen();
             let events = self.sim.with(|server, _| {
                 let events = server.events(&self.stream.watch, self.after);
                 (events, server.version())
@@ -427,7 +468,8 @@ impl<H: Hooks + 'static> Telling<H> {
             }
             let due = self.held.iter().map(|(key, held)| (held.1, key.clone())).min();
             tokio::select! {
-                changed = self.versions.changed() => if changed.is_err() { return Told::End },
+                biased;
+                () = self.versions.changed() => {}
                 () = until(due.as_ref().map(|due| due.0)) => {
                     if let Some((event, _)) = due.and_then(|due| self.held.remove(&due.1)) {
                         return Told::Event(event);
