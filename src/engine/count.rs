@@ -312,6 +312,8 @@ mod tests {
         let many: Vec<Series> =
             (0..80).map(|le| bucket("a", &format!("{le}.5"), &[])).chain([bucket("a", "+Inf", &[])]).collect();
         assert_eq!(buckets(&many, 0.0, 2.0), Err(BucketProblem::TooMany(80)));
+        let most = &many[many.len() - 1 - MOST_BUCKETS..];
+        assert_eq!(buckets(most, 0.0, 2.0).map(|counted| counted.bounds.len()), Ok(MOST_BUCKETS));
     }
 
     #[test]

@@ -3,70 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
-use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Step};
-use modelrollout::api::{Approval, Color, PrepareReplicas, names};
+use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Step, Verdict};
+use modelrollout::api::{AfterBuffer, Approval, Attempt, Color, ModelRollout, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::IngressWant;
 
-use super::edges::{change_template, plain, promoted};
+use super::edges::{change_template, promoted};
 use super::world::{World, color_mut, main_ingress};
 use super::{buffering, in_stage, world};
-
-/// An Ingress of ours that is being deleted, and that a finalizer of somebody keeps.
-fn kept(name: String) -> Lookup<IngressSeen> {
-    let owner_uid = Some("u1".to_owned());
-    Lookup::Found(IngressSeen { uid: name.clone(), name, owner_uid, deleting: true, ..main_ingress("bot-green") })
-}
-
-fn waits(world: &mut World, name: &str) {
-    let before = world.log.len();
-    world.run(60);
-    let message = world.message();
-    assert!(message.contains(name) && message.contains("a finalizer of somebody keeps it"), "{message}");
-    assert!(!world.log[before..].iter().any(|line| line.contains("delete")), "it is deleted already");
-}
-
-#[test]
-fn a_canary_that_a_finalizer_keeps_is_waited_for_before_an_attempt_begins() {
-    let mut world = world();
-    world.seen.canary = kept(names::canary_name("bot"));
-    waits(&mut world, "bot-canary");
-    assert!(world.status().attempt.is_none());
-    world.seen.canary = Lookup::Missing;
-    world.run_to("the attempt", |world| world.status().attempt.is_some_and(|attempt| attempt.open));
-}
-
-#[test]
-fn a_rollback_that_waits_for_such_a_canary_is_not_forgotten() {
-    let mut world = promoted();
-    world.seen.canary = kept(names::canary_name("bot"));
-    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
-    waits(&mut world, "bot-canary");
-    assert!(world.object.metadata.annotations.as_ref().unwrap().contains_key(names::ANNOTATION_ROLLBACK));
-    world.seen.canary = Lookup::Missing;
-    world.settle();
-    assert_eq!((world.phase(), world.object.metadata.annotations.clone()), (Phase::Restoring, Some([].into())));
-}
-
-#[test]
-fn without_shares_an_ingress_with_the_name_of_a_canary_is_nobodys_business() {
-    let mut world = plain();
-    world.seen.canary = kept(names::canary_name("bot"));
-    world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
-    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
-    world.settle();
-    assert_eq!(world.phase(), Phase::Restoring);
-}
-
-#[test]
-fn an_anchor_that_a_finalizer_keeps_is_waited_for_before_the_first_share() {
-    let mut world = world();
-    world.seen.anchor = kept(names::anchor_name("bot"));
-    waits(&mut world, "bot-anchor");
-    assert_eq!(world.green_share(), 0);
-    world.seen.anchor = Lookup::Missing;
-    world.run_to("5 %", in_stage(5));
-}
 
 #[test]
 fn a_rollback_after_a_switch_by_hand_is_recorded_as_what_it_is() {
@@ -189,26 +133,6 @@ fn who_serves_may_be_unknown_from_the_start_and_who_comes_may_not() {
     assert_eq!((world.green_share(), world.condition("Progressing").1), (5, "WaitingForReadiness".into()));
     world.deployment(Color::Green).observed_generation += 1;
     world.run_to("25 %", in_stage(25));
-}
-
-#[test]
-fn a_deletion_waits_until_each_thing_that_may_be_ours_can_be_read() {
-    let hides: [fn(&mut World) -> &mut Lookup<IngressSeen>; 3] = [
-        |world| &mut world.seen.canary,
-        |world| &mut world.seen.anchor,
-        |world| world.seen.ingresses.get_mut("bot").unwrap(),
-    ];
-    for (index, hide) in hides.into_iter().enumerate() {
-        let mut world = world();
-        world.run_to("25 %", in_stage(25));
-        let before = std::mem::replace(hide(&mut world), Lookup::Unreadable("forbidden".into()));
-        world.delete();
-        world.run(60);
-        assert!(!world.gone, "number {index}");
-        *hide(&mut world) = before;
-        world.run(60);
-        assert!(world.gone && world.seen.canary.is_missing(), "number {index}");
-    }
 }
 
 #[test]
@@ -394,14 +318,20 @@ fn streams_need_45_seconds_between_the_sleep_and_the_end_of_the_grace_period() {
 
 #[test]
 fn an_ingress_for_the_same_paths_that_is_no_canary_is_nobodys_problem() {
-    for (canary, told) in [(None, "True"), (Some("false"), "True"), (Some("true"), "False")] {
+    for (canary, path, told) in [
+        (None, "/", "True"),
+        (Some("false"), "/", "True"),
+        (Some("true"), "/docs", "True"),
+        (Some("true"), "/", "False"),
+    ] {
         let mut world = world();
         let mut other = main_ingress("something");
         other.name = "theirs".into();
+        other.paths[0].path = Some(path.into());
         other.annotations.extend(canary.map(|value| (names::NGINX_CANARY.into(), value.into())));
         world.seen.others.push(other);
         world.run(60);
-        assert_eq!(world.condition("Preflight").0, told, "{canary:?}");
+        assert_eq!(world.condition("Preflight").0, told, "{canary:?} {path}");
     }
 }
 
@@ -453,21 +383,24 @@ fn samples_that_were_passed_over_end_no_stage_at_the_longest_hold() {
         let mut world = world();
         world.rate = 4.0;
         world.edit(|object| {
+            object.spec.prepare.replicas = PrepareReplicas::Leave;
             object.spec.gates[0].max_hold = Some("10m".into());
             object.spec.stages[0].approval = Some(Approval::Required);
+            object.spec.stages.remove(1);
         });
+        // the share of the next stage needs two Pods, so the stage stays all the same
+        world.scale_by("kubectl", Color::Green, 1);
         world.run_to("5 %", in_stage(5));
         world.run(300);
         if passed_over {
             world.annotate(names::ANNOTATION_APPROVE, "1/1");
             world.run(5);
             assert_eq!(world.told(Reason::ApprovedWithoutEvidence), 1, "{}", world.message());
-            // what keeps the stage all the same
-            world.seen.colors.green.prompt = Lookup::Unreadable("no answer".into());
         }
         world.run(900);
         let cause = world.attempt().cause;
         assert_eq!(cause == Some(Cause::MaxHoldExceeded), !passed_over, "{cause:?} {}", world.message());
+        assert_eq!(in_stage(5)(&world), passed_over);
     }
 }
 
@@ -482,4 +415,278 @@ fn no_job_is_on_record_once_all_traffic_has_moved() {
     world.run_to("the buffer", buffering);
     world.run(5);
     assert_eq!(world.attempt().jobs, []);
+}
+
+#[test]
+fn an_old_color_that_somebody_scales_when_the_buffer_is_over_stays_as_they_want_it() {
+    for (late, manager, replicas) in [(-60, "kubectl-edit", 0), (5, "kubectl-edit", 6), (5, names::MANAGER_SCALE, 0)] {
+        let mut world = world();
+        world.run_to("the buffer", buffering);
+        // nobody has looked since the end
+        world.now = world.attempt().buffer_ends_at.unwrap().0 + SignedDuration::from_secs(late);
+        world.scale_by(manager, Color::Blue, 6);
+        let now = world.now;
+        world.deployment(Color::Blue).replicas_written = Some(Written { manager: manager.into(), at: now });
+        world.run(600);
+        assert_eq!(world.replicas(Color::Blue), replicas, "{manager} {late} s after the end");
+        assert_eq!(world.phase(), Phase::Stable);
+    }
+}
+
+#[test]
+fn pods_that_a_scale_down_may_take_away_are_not_gone_back_to() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.run(60);
+    world.scale_by("kubectl-scale", Color::Blue, 0);
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run(1);
+    assert_eq!((world.phase(), world.replicas(Color::Blue)), (Phase::RollingBack, 4));
+    // the Pods of before are still there, and its controller has yet to look
+    world.deployment(Color::Blue).generation += 1;
+    world.set_ready(Color::Blue, 4);
+    world.run(5);
+    assert_eq!(world.backend(), "bot-green");
+    world.deployment(Color::Blue).observed_generation += 1;
+    world.run(1);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn whoever_is_scaled_by_somebody_else_is_gone_back_to_as_soon_as_pods_are_ready() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.set_ready(Color::Blue, 0);
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run(1);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    world.scale_by("argocd", Color::Blue, 4);
+    world.deployment(Color::Blue).generation += 1;
+    world.run(1);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn where_nobody_answers_a_changed_target_waits_for_the_color_that_is_being_started() {
+    let mut world = world();
+    world.run_to("the buffer", buffering);
+    world.scale_by("kubectl-scale", Color::Blue, 0);
+    world.set_ready(Color::Green, 0);
+    change_template(&mut world, Color::Green, 7);
+    world.run(5);
+    assert_eq!((world.backend().as_str(), world.attempt().cause), ("bot-green", Some(Cause::RevisionChanged)));
+    world.run(30);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
+fn that_other_ingresses_follow_is_said_where_there_are_others() {
+    for others in [false, true] {
+        let mut world = world();
+        if others {
+            world.add_second_ingress();
+        }
+        world.run_to("the buffer", buffering);
+        world.run(20);
+        world.main().paths[0].service = Some("bot-blue".into());
+        world.settle();
+        let told = world.notes.iter().find(|note| note.reason == Reason::ExternalSwitch).unwrap();
+        assert_eq!(told.message.contains("the other Ingresses follow"), others, "{}", told.message);
+    }
+}
+
+#[test]
+fn a_job_is_ended_as_soon_as_its_attempt_goes_back() {
+    let mut world = super::gates::with_job();
+    world.run_to("the Job", |world| !world.jobs.is_empty());
+    world.set_ready(Color::Blue, 0);
+    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
+    world.run(5);
+    assert_eq!(world.phase(), Phase::RollingBack);
+    assert_eq!((world.attempt().jobs, world.seen.jobs.clone()), (vec![], Lookup::Found([].into())));
+}
+
+#[test]
+fn of_two_gates_that_fail_at_once_the_first_is_the_cause() {
+    let mut world = world();
+    super::gates::gates(
+        &mut world,
+        "[{name: score, value: {query: a, max: 0.5}}, {name: drift, value: {query: b, max: 0.5}}]",
+    );
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    let failed = world.status().history[0].gates.iter().filter(|gate| gate.verdict == Verdict::Fail).count();
+    let message = world.attempt().cause_message.unwrap();
+    assert!(failed == 2 && message.starts_with("gate score: "), "{failed} {message}");
+}
+
+#[test]
+fn what_was_counted_of_the_other_color_stays_while_it_cannot_be_asked() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.run(30);
+    let of = |attempt: &Attempt| {
+        let one = attempt.evidence.iter().filter(|evidence| evidence.gate == "errors");
+        one.map(|evidence| (evidence.color, evidence.total)).collect::<Vec<_>>()
+    };
+    let [(Color::Green, _), (Color::Blue, counted)] = of(&world.attempt())[..] else { panic!("both colors") };
+    let Answer::Counted { baseline, .. } = &mut world.seen.readings.get_mut("errors").unwrap().answer else {
+        panic!("counts")
+    };
+    *baseline = Some(Err((Reason::QueryFailed, "too large".into())));
+    world.now += SignedDuration::from_secs(10);
+    let now = of(&world.look().attempt.unwrap());
+    assert!(matches!(now[..], [(Color::Green, _), (Color::Blue, total)] if total == counted), "{now:?} {counted}");
+}
+
+#[test]
+fn what_cannot_be_read_in_a_stage_is_a_condition() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.seen.colors.green.deployment = Lookup::Unreadable("forbidden".into());
+    world.run(5);
+    assert_eq!(world.condition("ModelBound"), ("Unknown".into(), "Unreadable".into()));
+}
+
+#[test]
+fn no_attempt_begins_while_the_prompt_to_come_back_to_cannot_be_read() {
+    let mut world = world();
+    world.seen.colors.blue.prompt = Lookup::Unreadable("forbidden".into());
+    world.run(60);
+    assert!(world.status().attempt.is_none() && world.message().contains("forbidden"), "{}", world.message());
+    world.seen.colors.blue.prompt = Lookup::Found(PromptSeen { hash: "bluehash".into() });
+    world.run_to("5 %", in_stage(5));
+}
+
+#[test]
+fn a_class_that_is_given_by_the_annotation_goes_for_ours_too() {
+    let mut world = world();
+    let main = world.main();
+    main.class = None;
+    main.annotations.insert(names::ANNOTATION_INGRESS_CLASS.into(), "nginx".into());
+    world.run_to("5 %", in_stage(5));
+    let canary = world.seen.canary.found().unwrap();
+    assert_eq!(
+        (canary.class.as_deref(), canary.annotations[names::ANNOTATION_INGRESS_CLASS].as_str()),
+        (None, "nginx")
+    );
+}
+
+#[test]
+fn who_scaled_the_target_before_the_attempt_is_not_contesting_it() {
+    let mut world = world();
+    world.scale_by("argocd", Color::Green, 0);
+    world.now += SignedDuration::from_secs(5);
+    world.settle();
+    assert_eq!(world.replicas(Color::Green), 4);
+    world.now += SignedDuration::from_secs(5);
+    world.scale_by("argocd", Color::Green, 0);
+    world.run(20);
+    assert!(
+        world.replicas(Color::Green) == 0 && world.message().contains("argocd set its replicas"),
+        "{}",
+        world.message()
+    );
+    world.run(40);
+    assert_eq!(world.replicas(Color::Green), 4);
+}
+
+#[test]
+fn a_switch_of_the_backend_is_put_right_beside_what_does_not_fit() {
+    let mut world = promoted();
+    world.seen.colors.blue.service = Lookup::Missing;
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.main().paths[0].service = Some("bot-blue".into());
+    world.settle();
+    assert_eq!((world.backend().as_str(), world.told(Reason::BackendRestored)), ("bot-green", 1));
+    assert_eq!(world.condition("Preflight").0, "False");
+}
+
+#[test]
+fn while_an_ingress_of_ours_cannot_be_read_a_stage_holds_and_says_which() {
+    let hides: [fn(&mut World) -> &mut Lookup<IngressSeen>; 2] =
+        [|world| &mut world.seen.canary, |world| &mut world.seen.anchor];
+    for hide in hides {
+        let mut world = world();
+        world.run_to("25 %", in_stage(25));
+        let before = world.log.len();
+        *hide(&mut world) = Lookup::Unreadable("forbidden".into());
+        world.run(300);
+        assert_eq!(world.condition("Progressing"), ("False".into(), "Unreadable".into()));
+        assert!(
+            world.message().starts_with("Ingress ") && world.message().contains("forbidden"),
+            "{}",
+            world.message()
+        );
+        assert!(world.log[before..].iter().all(|line| line.contains(" status ")), "{:?}", &world.log[before..]);
+    }
+}
+
+#[test]
+fn colors_that_share_a_deployment_or_a_service_are_invalid_each() {
+    let shares: [fn(&mut ModelRollout); 2] = [
+        |object| object.spec.green.deployment_name = "bot-blue".into(),
+        |object| object.spec.green.service_name = "bot-blue".into(),
+    ];
+    for (index, share) in shares.into_iter().enumerate() {
+        let mut world = world();
+        world.edit(share);
+        world.run(30);
+        assert_eq!(world.phase(), Phase::Invalid, "number {index}");
+        assert!(world.message().contains("another Deployment and another Service"), "{}", world.message());
+    }
+}
+
+#[test]
+fn a_live_color_that_answers_nobody_holds_the_first_share_unless_all_is_asked_for() {
+    let mut world = world();
+    world.set_ready(Color::Blue, 0);
+    world.run(60);
+    assert_eq!((world.condition("Progressing").1.as_str(), world.green_share()), ("LiveNotReady", 0));
+    world.annotate(names::ANNOTATION_PROMOTE, "1");
+    world.run_to("the switch", |world| world.backend() == "bot-green");
+}
+
+#[test]
+fn all_traffic_at_once_needs_all_pods() {
+    let mut world = world();
+    world.edit(|object| object.spec.prepare.replicas = PrepareReplicas::Leave);
+    world.scale_by("kubectl", Color::Green, 2);
+    world.set_ready(Color::Green, 0);
+    world.run(5);
+    world.annotate(names::ANNOTATION_PROMOTE, "1");
+    world.run(5);
+    world.set_ready(Color::Green, 2);
+    world.run(60);
+    assert_eq!((world.backend().as_str(), world.condition("Progressing").1), ("bot-blue", "CapacityShort".into()));
+    assert!(world.seen.canary.is_missing() && world.seen.anchor.is_missing());
+}
+
+#[test]
+fn an_old_color_that_is_not_the_operators_to_scale_is_not_contested() {
+    let theirs: [fn(&mut World); 2] = [
+        |world| world.seen.colors.blue.autoscaler = Some("bot-blue".into()),
+        |world| world.edit(|object| object.spec.rollback.after_buffer = AfterBuffer::Leave),
+    ];
+    for (index, theirs) in theirs.into_iter().enumerate() {
+        let mut world = world();
+        theirs(&mut world);
+        world.run_to("the end", |world| world.phase() == Phase::Stable);
+        world.run(60);
+        assert_eq!(
+            (world.replicas(Color::Blue), world.condition("Ready").1.as_str()),
+            (4, "AtTarget"),
+            "number {index}"
+        );
+    }
+}
+
+#[test]
+fn every_condition_is_of_the_generation_that_was_looked_at() {
+    let mut world = promoted();
+    world.edit(|object| object.spec.rollback.buffer = "6m".into());
+    world.run(30);
+    let generation = world.object.metadata.generation;
+    for condition in world.status().conditions {
+        assert_eq!(condition.observed_generation, generation, "{}", condition.type_);
+    }
 }

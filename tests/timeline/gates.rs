@@ -1,7 +1,7 @@
 //! What the settings of a gate do to a whole rollout.
 
 use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Verdict};
-use modelrollout::api::{GateSpec, names};
+use modelrollout::api::{Evidence, GateSpec, names};
 use modelrollout::engine::gate::reckon;
 use modelrollout::engine::observed::{Counts, Lookup};
 
@@ -79,6 +79,15 @@ fn counts_of_a_histogram_go_on_with_the_bounds_that_stayed() {
     assert_eq!(after.since(&before), counts(&[1.0, 5.0], &[1, 3], 10));
     assert_eq!(Counts::default().and(&after), after);
     assert_eq!(after.and(&Counts::default()), after);
+}
+
+#[test]
+fn what_is_on_record_tells_the_warm_up_apart() {
+    let record =
+        "{gate: g, color: green, through: 2026-11-30T00:00:00Z, total: 10, bad: 3, warmupTotal: 4, warmupBad: 2}";
+    let record: Evidence = serde_yaml::from_str(record).unwrap();
+    let counts = |total, bad| Counts { total, bad, seen: true, ..Counts::default() };
+    assert_eq!(Counts::on_record(&record), (counts(10, 3), counts(4, 2)));
 }
 
 #[test]
@@ -162,7 +171,7 @@ fn a_gate_that_waits_longer_than_it_may_sends_traffic_back() {
     assert_eq!(world.phase(), Phase::Holding);
     set(&mut world, 0, "maxHold: 10m");
     world.edit(|object| object.spec.paused = true);
-    world.run(100);
+    world.run(2000);
     assert_eq!(world.phase(), Phase::Paused);
 }
 
@@ -258,6 +267,10 @@ fn so_few_samples_that_chance_decides_are_obeyed_and_told() {
     world.run_to("5 %", in_stage(5));
     assert_eq!(world.condition("Preflight"), ("True".into(), "GateUnderpowered".into()));
     assert_eq!(world.told(Reason::GateUnderpowered), 1);
+    let mut world = super::world();
+    set(&mut world, 1, "minSamples: 500");
+    world.run_to("5 %", in_stage(5));
+    assert_eq!(world.condition("Preflight").1, "Passed");
     let mut world = World::new(&SPEC.replace("    minSamples: 100\n", ""));
     world.run_to("5 %", in_stage(5));
     assert_eq!(world.condition("Preflight"), ("True".into(), "Passed".into()));

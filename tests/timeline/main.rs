@@ -9,11 +9,13 @@
     clippy::type_complexity
 )]
 
+mod acts;
 mod details;
 mod edges;
 mod evidence;
 mod faults;
 mod gates;
+mod kept;
 mod recovery;
 mod stories;
 mod story;

@@ -118,6 +118,8 @@ fn what_is_on_record_of_too_little_decides_nothing() {
     };
     let said = [value(1, 0.5), value(1, 0.6), value(2, 0.6)].map(|one| reckon(&[one], 0));
     assert_eq!(said, [Some(Verdict::Pass), None, Some(Verdict::Fail)], "the second look decides");
+    let no_slower = |samples| LimitEvidence { test: Test::NoSlower, samples, bad: 0, confidence: Some(0.999), ..one };
+    assert_eq!([499, 500].map(|samples| reckon(&[no_slower(samples)], 500)), [None, Some(Verdict::Pass)]);
 }
 
 #[test]
@@ -150,6 +152,7 @@ fn the_examples_have_the_verdicts_that_were_computed() {
         (11, &seconds, slow(31, 2000), None, suspect),
         (12, &seconds, slow(9, 1500), None, passes),
         (13, &increase(300), errors(18, 400), Some(&other), suspect),
+        (13, &increase(300), errors(16, 400), Some(&other), passes),
         (14, &increase(500), errors(30, 200), Some(&other), fails),
         (15, &both, errors(65, 1000), Some(&errors(200, 5000)), suspect),
         (16, &both, errors(45, 1000), Some(&errors(200, 5000)), passes),
@@ -307,6 +310,11 @@ fn the_sentence_tells_how_long_it_will_take() {
     assert_eq!(judged.message, "8 of 300 requests so far; at this rate about 4 minutes more");
     assert_eq!((judged.samples, judged.needed), (Some(8), Some(300)));
     assert_eq!(judged.eta, Some(at(SECONDS + 256)));
+    assert_eq!(
+        judge(&Evidence { counts_from: at(SECONDS), ..soon }, &gate).eta,
+        None,
+        "after no time nothing is known"
+    );
     let answer = Answer::Counted { candidate: counted(errors(12, 60)), baseline: None };
     let failed = judge(&Evidence { over: true, ..evidence(&answer) }, &rate(Some(0.05), None, 60));
     assert_eq!(failed.message, "12 of 60 requests failed (20 %), limit 5 %");
@@ -317,6 +325,8 @@ fn an_increase_needs_enough_of_the_other_color_too() {
     let gate = rate(None, Some(0.03), 300);
     let reason = |other: Option<Counts>| verdicts(&errors(12, 400), other.as_ref(), &gate)[0];
     assert_eq!(reason(Some(errors(0, 100))), (Verdict::Hold, Reason::InsufficientSamples));
+    let answer = Answer::Counted { candidate: counted(errors(12, 400)), baseline: Some(Ok(counted(errors(0, 100)))) };
+    assert_eq!(judge(&evidence(&answer), &gate).eta, Some(at(3 * SECONDS)), "as many again, twice");
     assert_eq!(reason(None), (Verdict::Hold, Reason::NoBaseline));
     let both = rate(Some(0.05), Some(0.03), 300);
     assert_eq!(verdicts(&errors(12, 400), None, &both)[0].0, Verdict::Pass, "its own limit still holds");
@@ -325,6 +335,9 @@ fn an_increase_needs_enough_of_the_other_color_too() {
     let kept = errors(100, 10_000);
     let judged = judge(&Evidence { kept: Some(&kept), over: true, ..evidence(&answer) }, &gate);
     assert_eq!((judged.verdict, judged.evidence[0].baseline_samples), (Verdict::Fail, Some(10_000)));
+    let answer = Answer::Counted { candidate: counted(errors(60, 200)), baseline: None };
+    let judged = judge(&Evidence { kept: Some(&kept), ..evidence(&answer) }, &gate);
+    assert_eq!((judged.verdict, judged.evidence[0].test), (Verdict::Fail, Test::Early), "plainly, before 300");
 }
 
 #[test]
@@ -388,7 +401,9 @@ fn a_value_fails_when_a_later_reading_is_over_its_limit_too() {
         recheck(&judged, &gate);
         judged.verdict
     };
-    assert_eq!(verdict(3.0, None), Verdict::Pass);
+    for right in [1.0, 3.0] {
+        assert_eq!(verdict(right, None), Verdict::Pass);
+    }
     for wrong in [3.1, 0.9] {
         assert_eq!(verdict(wrong, None), Verdict::Hold);
         assert_eq!(verdict(wrong, Some(&breach(SECONDS - 9))), Verdict::Hold, "it may be the same scrape");
@@ -516,4 +531,15 @@ fn a_plain_failure_names_the_bound_that_was_counted_by() {
     let judged = judge(&evidence(&answer), &p99(Some(5.0), None, 1000));
     assert_eq!((judged.verdict, judged.reason), (Verdict::Fail, Reason::OverLimit));
     assert!(judged.message.starts_with("30 of 100 requests took longer than 5s;"), "{}", judged.message);
+}
+
+#[test]
+fn a_plain_failure_of_a_ratio_is_counted_by_so_many_times_the_other_colors_bound() {
+    let blue = histogram([9_000, 9_950, 10_000, 10_000, 10_000], 10_000);
+    let green = histogram([0, 0, 40, 100, 100], 100);
+    let answer = Answer::Counted { candidate: counted(green), baseline: Some(Ok(counted(blue))) };
+    let judged = judge(&evidence(&answer), &p99(None, Some(2.0), 1500));
+    assert!(judged.message.starts_with("60 of 100 requests took longer than 2.5s"), "{}", judged.message);
+    assert_eq!((judged.verdict, judged.evidence[0].longer_than), (Verdict::Fail, Some(2.5)));
+    assert!(judged.value.is_some() && judged.baseline.is_some() && judged.value != judged.baseline, "{judged:?}");
 }

@@ -109,6 +109,7 @@ fn regular_expressions_are_refused_only_when_surely_wrong() {
     for (regex, message) in [
         ("a(b", "at character 8: this ( of the regular expression is not closed"),
         ("a)b", "at character 8: nothing is open in the regular expression that this ) could close"),
+        ("\\Qabcde\\E(b", "at character 16: this ( of the regular expression is not closed"),
         ("a[b", "at character 8: this [ of the regular expression is not closed"),
         ("*a", "at character 7: there is nothing that this * could repeat"),
         ("a|+", "at character 9: there is nothing that this + could repeat"),
@@ -137,6 +138,7 @@ fn regular_expressions_are_refused_only_when_surely_wrong() {
         "[^]a]",
         "[[:alpha:](]",
         "[\\]]",
+        "[\\](]",
         "\\Qa(b\\E",
         "\\Qa(b",
         "(?i)a",
