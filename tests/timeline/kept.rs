@@ -89,6 +89,21 @@ fn a_canary_of_a_late_write_is_deleted_before_it_can_get_a_share_and_once() {
 }
 
 #[test]
+fn a_canary_of_a_late_write_beside_a_color_that_was_restored_is_deleted_at_once() {
+    let mut world = promoted();
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.run_to("the switch back", |world| world.backend() == "bot-blue");
+    assert!(buffering(&world));
+    world.seen.canary = kept(names::canary_name("bot"));
+    let Lookup::Found(late) = &mut world.seen.canary else { panic!("no canary") };
+    late.deleting = false;
+    world.settle();
+    assert!(world.seen.canary.is_missing());
+    world.run_to("the end", |world| world.phase() == Phase::Stable || world.phase() == Phase::RolledBack);
+    assert_eq!(world.backend(), "bot-blue");
+}
+
+#[test]
 fn an_anchor_that_a_finalizer_keeps_holds_the_switch_and_is_not_written() {
     let mut world = world();
     world.run_to("100 %", in_stage(100));

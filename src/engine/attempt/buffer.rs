@@ -100,8 +100,10 @@ fn remove_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, started
         return true;
     }
     let settled = time::after(started, scene.seen.settle);
+    // A color that is restored has none: a leader that stood still has written what another attempt wanted.
+    let late = attempt.restore.is_some();
     match own(scene, &scene.seen.canary) {
-        Some(_) if scene.now < settled => draft.wake_at(settled),
+        Some(_) if scene.now < settled && !late => draft.wake_at(settled),
         Some(canary) if !canary.deleting => draft.actions.push(nginx::remove(canary, false)),
         Some(_) => {}
         None => return promote::anchor(scene, draft, &[attempt.from, attempt.to]),
