@@ -127,6 +127,13 @@ mod tests {
         assert!(!of(&color(2, 2, 1)).complete);
         assert!(!of(&color(2, 1, 2)).complete);
         assert_eq!(of(&color(2, 2, 1)).ready, Some(1));
+        assert_eq!(of(&color(2, 1, 1)).why, "1 of 2 Pods are ready");
+        assert_eq!(of(&color(2, 2, 1)).why, "1 of 2 endpoints of its Service are ready");
+        let mut old = color(2, 2, 2);
+        if let Lookup::Found(deployment) = &mut old.deployment {
+            deployment.updated = 1;
+        }
+        assert_eq!(of(&old).why, "its Deployment is still rolling out (1 of 2 updated)");
     }
 
     #[test]

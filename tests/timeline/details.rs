@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
-use modelrollout::api::reasons::{Cause, JobOutcome, Outcome, Phase, Reason, Step, Verdict};
+use modelrollout::api::reasons::{Cause, ConditionType, JobOutcome, Outcome, Phase, Reason, Step, Verdict};
 use modelrollout::api::{AfterBuffer, Approval, Attempt, Color, ModelRollout, PrepareReplicas, names};
 use modelrollout::engine::observed::*;
 use modelrollout::engine::plan::IngressWant;
@@ -592,13 +592,16 @@ fn who_scaled_the_target_before_the_attempt_is_not_contesting_it() {
 
 #[test]
 fn a_switch_of_the_backend_is_put_right_beside_what_does_not_fit() {
-    let mut world = promoted();
-    world.seen.colors.blue.service = Lookup::Missing;
-    world.edit(|object| object.spec.target = Color::Blue);
-    world.main().paths[0].service = Some("bot-blue".into());
-    world.settle();
-    assert_eq!((world.backend().as_str(), world.told(Reason::BackendRestored)), ("bot-green", 1));
-    assert_eq!(world.condition("Preflight").0, "False");
+    for service in [Lookup::Missing, Lookup::Unreadable("forbidden".into())] {
+        let mut world = promoted();
+        let unreadable = matches!(service, Lookup::Unreadable(_));
+        world.seen.colors.blue.service = service;
+        world.edit(|object| object.spec.target = Color::Blue);
+        world.main().paths[0].service = Some("bot-blue".into());
+        world.settle();
+        assert_eq!((world.backend().as_str(), world.told(Reason::BackendRestored)), ("bot-green", 1));
+        assert!(unreadable || world.condition("Preflight").0 == "False");
+    }
 }
 
 #[test]
@@ -689,4 +692,30 @@ fn every_condition_is_of_the_generation_that_was_looked_at() {
     for condition in world.status().conditions {
         assert_eq!(condition.observed_generation, generation, "{}", condition.type_);
     }
+    let kinds: Vec<_> = world.status().conditions.into_iter().map(|condition| condition.type_).collect();
+    let order: Vec<_> =
+        ConditionType::ALL.iter().map(|kind| kind.as_str()).filter(|kind| kinds.iter().any(|it| it == kind)).collect();
+    assert_eq!(kinds, order);
+}
+
+#[test]
+fn a_stage_that_runs_keeps_its_settings_when_another_one_is_put_before_it() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.edit(|object| {
+        object.spec.stages[1].approval = Some(Approval::Required);
+        object.spec.stages.insert(1, serde_yaml::from_str("{weight: 10, hold: 1m}").unwrap());
+    });
+    world.run_to("the approval", |world| world.phase() == Phase::AwaitingApproval);
+    assert_eq!(world.green_share(), 25);
+}
+
+#[test]
+fn a_week_is_a_duration() {
+    let mut world = world();
+    world.edit(|object| object.spec.stages[0].hold = "168h".into());
+    world.run_to("5 %", in_stage(5));
+    world.edit(|object| object.spec.stages[0].hold = "168h1s".into());
+    world.run(5);
+    assert!(world.message().contains("168h"), "{}", world.message());
 }

@@ -78,6 +78,9 @@ fn counts_of_a_histogram_go_on_with_the_bounds_that_stayed() {
     assert_eq!(before.and(&after), counts(&[1.0, 5.0], &[21, 63], 90));
     assert_eq!(after.since(&before), counts(&[1.0, 5.0], &[1, 3], 10));
     assert_eq!(Counts::default().and(&after), after);
+    let quiet = counts(&[1.0, 7.0], &[0, 0], 0);
+    assert_eq!(quiet.and(&after), counts(&[1.0], &[11], 50));
+    assert_eq!(after.and(&quiet), counts(&[1.0], &[11], 50));
     assert_eq!(after.and(&Counts::default()), after);
 }
 
@@ -293,6 +296,18 @@ fn the_other_colors_counts_of_long_ago_are_no_baseline() {
     world.run_to("the buffer", buffering);
     world.run(30);
     assert_eq!(world.status().gates[0].reason, "NoBaseline", "an hour ago");
+    // a gate with a limit of its own goes by that, and says so
+    let mut world = super::world();
+    world.edit(|object| {
+        object.spec.stages.drain(..4);
+        object.spec.stages.insert(0, serde_yaml::from_str("{weight: 50, hold: 1m}").unwrap());
+        object.spec.stages[1].hold = "1h".into();
+    });
+    world.run_to("100 %", in_stage(100));
+    world.run(2400);
+    let gate = world.status().gates[0].clone();
+    assert_eq!(gate.verdict, Verdict::Pass);
+    assert!(gate.message.contains("there is no traffic of the other color to compare with"), "{}", gate.message);
 }
 
 const JOB: &str = "[{name: schema, job: {podTemplateName: judge, deadline: 2m}}]";

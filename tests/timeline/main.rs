@@ -185,6 +185,18 @@ fn the_last_stage_compares_with_all_that_was_counted_of_the_other_color() {
     // just enough for a verdict, but half of it is not settled when the stage ends
     world.rate = 4.0;
     world.unsettled = 60;
+    world.run_to("50 %", in_stage(50));
+    let settled = |world: &World| {
+        let evidence = world.attempt().evidence.into_iter().find(|it| it.gate == "errors" && it.color == Color::Blue);
+        evidence.map_or(0, |it| it.total)
+    };
+    let mut before = 0;
+    while in_stage(50)(&world) {
+        before = settled(&world);
+        world.run(1);
+    }
+    let kept = world.attempt().baseline.iter().find(|it| it.gate == "errors").expect("a baseline").total;
+    assert!(kept >= before + 60, "{kept} kept, {before} settled");
     world.run_to("the last stage", in_stage(100));
     world.run(160);
     assert_eq!(world.phase(), Phase::Buffering, "{}", world.message());

@@ -543,3 +543,12 @@ fn a_plain_failure_of_a_ratio_is_counted_by_so_many_times_the_other_colors_bound
     assert_eq!((judged.verdict, judged.evidence[0].longer_than), (Verdict::Fail, Some(2.5)));
     assert!(judged.value.is_some() && judged.baseline.is_some() && judged.value != judged.baseline, "{judged:?}");
 }
+
+#[test]
+fn the_other_colors_share_is_taken_for_as_high_as_it_may_well_be() {
+    // the bound of 100 of 10,000 at half of 0.001 is 1.371 %
+    assert_eq!([137, 138].map(|slow| latency::no_slower((slow, 10_000), (100, 10_000), 0.001)), [true, false]);
+    // 1 of 100 may well be 8 %: 30 of 200 are plainly over 1 % and 3 more, not over that
+    assert!(!rate::plainly_more((30, 200), (1, 100), 0.03, 0.001));
+    assert!(rate::plainly_more((30, 200), (100, 10_000), 0.03, 0.001));
+}

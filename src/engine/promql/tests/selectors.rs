@@ -71,6 +71,7 @@ fn what_is_no_plain_selector_is_refused_with_what_to_do() {
         ("x{} y", 5),
         ("time()", 1),
         ("x == bool 1", 3),
+        ("x \"a\"", 3),
     ] {
         assert_eq!(refused(text), format!("at character {at}: {expression}"), "{text}");
     }
