@@ -711,11 +711,25 @@ fn a_stage_that_runs_keeps_its_settings_when_another_one_is_put_before_it() {
 }
 
 #[test]
-fn a_week_is_a_duration() {
+fn a_week_is_a_duration_and_so_are_99999_seconds() {
     let mut world = world();
+    world.edit(|object| object.spec.stages[0].hold = "99999s".into());
+    world.run(5);
+    assert_eq!(world.phase(), Phase::Preparing, "{}", world.message());
     world.edit(|object| object.spec.stages[0].hold = "168h".into());
     world.run_to("5 %", in_stage(5));
     world.edit(|object| object.spec.stages[0].hold = "168h1s".into());
     world.run(5);
     assert!(world.message().contains("168h"), "{}", world.message());
+}
+
+#[test]
+fn a_port_that_is_missing_is_told_with_the_path_that_needs_it() {
+    let mut world = world();
+    let Lookup::Found(service) = &mut world.seen.colors.green.service else { panic!("a Service") };
+    service.ports[0].number = 8080;
+    world.run(30);
+    assert_eq!(world.condition("Preflight").1, "PortMismatch");
+    let place = "has no port 80, which path \"/\" of host \"bot.example\" in Ingress bot names";
+    assert!(world.message().contains(place), "{}", world.message());
 }
