@@ -733,3 +733,20 @@ fn a_port_that_is_missing_is_told_with_the_path_that_needs_it() {
     let place = "has no port 80, which path \"/\" of host \"bot.example\" in Ingress bot names";
     assert!(world.message().contains(place), "{}", world.message());
 }
+
+#[test]
+fn a_color_that_has_no_share_left_holds_nothing_when_it_dies() {
+    let mut world = world();
+    world.run_to("100 %", in_stage(100));
+    world.set_ready(Color::Blue, 0);
+    world.run_to("the buffer", buffering);
+    assert_eq!(world.backend(), "bot-green");
+}
+
+#[test]
+fn a_gate_that_counts_no_requests_is_not_told_that_it_needs_more() {
+    let mut world = world();
+    super::gates::gates(&mut world, "[{name: score, value: {query: score, max: 5}}]");
+    world.run_to("5 %", in_stage(5));
+    assert_eq!(world.condition("Preflight"), ("True".into(), "Passed".into()));
+}
