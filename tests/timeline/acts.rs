@@ -8,8 +8,10 @@ use super::edges::promoted;
 use super::world::World;
 use super::{SPEC, in_stage, world};
 
-/// The effect of the newest act.
-fn effect(world: &World) -> String {
+/// Sets an act; gives the effect of the newest one on record.
+fn ask(world: &mut World, annotation: &str, value: &str) -> String {
+    world.annotate(annotation, value);
+    world.settle();
     world.status().acts[0].effect.clone()
 }
 
@@ -59,9 +61,7 @@ fn an_approval_names_just_the_samples_that_it_passes_over() {
     world.edit(|object| object.spec.gates.push(trial));
     world.run_to("5 %", in_stage(5));
     world.run(90);
-    world.annotate(names::ANNOTATION_APPROVE, "1/1");
-    world.settle();
-    let effect = effect(&world);
+    let effect = ask(&mut world, names::ANNOTATION_APPROVE, "1/1");
     assert!(effect.starts_with("ActApplied") && effect.contains("p99: "), "{effect}");
     assert!(!effect.contains("errors") && !effect.contains("trial"), "{effect}");
 }
@@ -72,18 +72,16 @@ fn a_retry_has_something_to_try_again_or_is_refused() {
     let mut world = world();
     world.seen.colors.green.deployment = Lookup::Missing;
     world.run(10);
-    world.annotate(names::ANNOTATION_RETRY, "1");
-    world.settle();
-    assert!(effect(&world).contains("nothing to try again"), "{}", effect(&world));
+    let effect = ask(&mut world, names::ANNOTATION_RETRY, "1");
+    assert!(effect.contains("nothing to try again"), "{effect}");
     // it has failed, and nobody wants it any more
     let mut world = super::world();
     world.run_to("5 %", in_stage(5));
     world.annotate(names::ANNOTATION_ROLLBACK, "x");
     world.run(60);
     world.edit(|object| object.spec.target = Color::Blue);
-    world.annotate(names::ANNOTATION_RETRY, "1");
-    world.settle();
-    assert!(effect(&world).contains("nothing to try again"), "{}", effect(&world));
+    let effect = ask(&mut world, names::ANNOTATION_RETRY, "1");
+    assert!(effect.contains("nothing to try again"), "{effect}");
 }
 
 #[test]
@@ -95,21 +93,18 @@ fn a_retry_whose_removal_was_lost_is_not_refused_as_used() {
     world.annotate(names::ANNOTATION_RETRY, "1");
     world.run(5);
     assert_eq!(world.attempt().id, 2);
-    world.annotate(names::ANNOTATION_RETRY, "1");
-    world.settle();
+    ask(&mut world, names::ANNOTATION_RETRY, "1");
     assert_eq!((world.told(Reason::ActIgnored), world.object.metadata.annotations.clone()), (0, Some([].into())));
     world.run(120);
-    world.annotate(names::ANNOTATION_RETRY, "1");
-    world.settle();
-    assert!(effect(&world).contains("token was used"), "{}", effect(&world));
+    let effect = ask(&mut world, names::ANNOTATION_RETRY, "1");
+    assert!(effect.contains("token was used"), "{effect}");
 }
 
 #[test]
 fn a_rollback_at_rest_to_what_cannot_be_read_says_why_it_does_nothing() {
     let mut world = promoted();
     world.seen.colors.blue.prompt = Lookup::Unreadable("forbidden".into());
-    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
-    world.run(10);
-    assert!(effect(&world).starts_with("ActIgnored") && effect(&world).contains("forbidden"), "{}", effect(&world));
+    let effect = ask(&mut world, names::ANNOTATION_ROLLBACK, "3 a.m.");
+    assert!(effect.starts_with("ActIgnored") && effect.contains("forbidden"), "{effect}");
     assert_eq!((world.backend().as_str(), world.phase()), ("bot-green", Phase::Stable));
 }

@@ -79,25 +79,6 @@ fn whatever_is_changed_of_an_ingress_of_ours_is_seen() {
 }
 
 #[test]
-fn the_anchor_of_an_attempt_that_has_just_ended_stays_while_the_controller_follows() {
-    let mut world = world();
-    world.run_to("the buffer", buffering);
-    let anchor = world.seen.anchor.clone();
-    assert!(anchor.found().is_some());
-    world.run(60);
-    world.annotate(names::ANNOTATION_ROLLBACK, "complaints");
-    world.run_to("the way back", |world| world.phase() == Phase::RolledBack);
-    let ended = world.now;
-    // who has edited the Ingress is not known to be us any more
-    world.main();
-    world.seen.anchor = anchor;
-    world.annotate(names::ANNOTATION_RETRY, "again");
-    world.run_to("no anchor", |world| world.seen.anchor.is_missing());
-    let took = world.now.duration_since(ended).as_secs();
-    assert!((4..=8).contains(&took), "{took} s");
-}
-
-#[test]
 fn an_approval_whose_removal_is_lost_counts_once_and_passes_over_nothing() {
     let mut world = world();
     world.edit(|object| object.spec.stages[0].approval = Some(Approval::Required));

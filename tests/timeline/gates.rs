@@ -282,11 +282,17 @@ fn so_few_samples_that_chance_decides_are_obeyed_and_told() {
 
 #[test]
 fn the_other_colors_counts_of_long_ago_are_no_baseline() {
-    let mut world = world();
+    let half_and_an_hour = || {
+        let mut world = world();
+        world.edit(|object| {
+            object.spec.stages.drain(..4);
+            object.spec.stages.insert(0, serde_yaml::from_str("{weight: 50, hold: 1m}").unwrap());
+            object.spec.stages[1].hold = "1h".into();
+        });
+        world
+    };
+    let mut world = half_and_an_hour();
     world.edit(|object| {
-        object.spec.stages.drain(..4);
-        object.spec.stages.insert(0, serde_yaml::from_str("{weight: 50, hold: 1m}").unwrap());
-        object.spec.stages[1].hold = "1h".into();
         object.spec.gates[0].error_rate.as_mut().unwrap().max = None;
         object.spec.gates.truncate(1);
     });
@@ -297,12 +303,7 @@ fn the_other_colors_counts_of_long_ago_are_no_baseline() {
     world.run(30);
     assert_eq!(world.status().gates[0].reason, "NoBaseline", "an hour ago");
     // a gate with a limit of its own goes by that, and says so
-    let mut world = super::world();
-    world.edit(|object| {
-        object.spec.stages.drain(..4);
-        object.spec.stages.insert(0, serde_yaml::from_str("{weight: 50, hold: 1m}").unwrap());
-        object.spec.stages[1].hold = "1h".into();
-    });
+    let mut world = half_and_an_hour();
     world.run_to("100 %", in_stage(100));
     world.run(2400);
     let gate = world.status().gates[0].clone();

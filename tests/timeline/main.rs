@@ -21,6 +21,7 @@ mod stories;
 mod story;
 mod world;
 
+use k8s_openapi::jiff::SignedDuration;
 use modelrollout::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use modelrollout::api::{Color, names};
 use modelrollout::engine::observed::{Lookup, PromptSeen};
@@ -190,8 +191,9 @@ fn the_last_stage_compares_with_all_that_was_counted_of_the_other_color() {
         let evidence = world.attempt().evidence.into_iter().find(|it| it.gate == "errors" && it.color == Color::Blue);
         evidence.map_or(0, |it| it.total)
     };
-    let mut before = 0;
+    let (mut before, end) = (0, world.now + SignedDuration::from_mins(10));
     while in_stage(50)(&world) {
+        assert!(world.now < end, "the stage does not end");
         before = settled(&world);
         world.run(1);
     }
@@ -617,7 +619,7 @@ fn at_rest_nothing_is_written_for_ten_hours() {
     world.run(60);
     let writes = world.writes;
     for _ in 0..600 {
-        world.now += k8s_openapi::jiff::SignedDuration::from_secs(60);
+        world.now += SignedDuration::from_secs(60);
         let plan = world.settle();
         // the prompts are watched, so that `RollbackReady` is true at all times
         let need = modelrollout::engine::plan::Need { prompts: Color::BOTH.into(), ..Default::default() };
