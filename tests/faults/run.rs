@@ -289,7 +289,7 @@ impl Run {
 
     /// Waits for whatever comes first: a change, a command, a moment.
     async fn turn(&mut self, until: u64, commands: &mut mpsc::UnboundedReceiver<Command>) {
-        let mut versions = self.sim.versions();
+        let versions = self.sim.versions();
         let now = self.sim.millis();
         self.act(now);
         let moments = [

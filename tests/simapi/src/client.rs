@@ -185,16 +185,12 @@ impl Versions {
     }
 
     /// Waits until there is a version that was not seen.
-    pub async fn changed(&mut self) {
-        loop {
-            // counts from here: what comes between the look and the wait is not missed
-            let told = self.newest.told.notified();
-            if self.newest.version.load(Ordering::SeqCst) != self.seen {
-                break;
-            }
+    pub async fn changed(&self) {
+        // counts from here: what comes between the look and the wait is not missed
+        let told = self.newest.told.notified();
+        if self.newest.version.load(Ordering::SeqCst) == self.seen {
             told.await;
         }
-        self.mark_seen();
     }
 }
 
@@ -256,11 +252,10 @@ impl<H: Hooks + 'static> Sim<H> {
         look(server, hooks)
     }
 
-    /// Told of each new version.
+    /// Waits for versions that are newer than the one of now.
     pub fn versions(&self) -> Versions {
-        let mut versions = Versions { newest: Arc::clone(&self.newest), seen: 0 };
-        versions.mark_seen();
-        versions
+        let newest = Arc::clone(&self.newest);
+        Versions { seen: newest.version.load(Ordering::SeqCst), newest }
     }
 
     /// A client of `who`.
