@@ -118,8 +118,10 @@ impl Reference {
         let theirs = happened(|kind| matches!(kind, Kind::Deleted | Kind::CanaryDeleted));
         // whoever died before it had recorded why it went back asks again, and believes what it is told
         let lied_to = happened(Kind::kills) && happened(|kind| kind == Kind::Old);
-        // whoever was blind twice in a row learns late of what a person changed, and has more to take back
-        let blind = outcome.happened.iter().filter(|fault| fault.kind == Kind::Silence).count() > 1;
+        // whoever was blind twice learns late of what the script changed, and has more to take back, never less
+        let silences = outcome.happened.iter().filter(|fault| fault.kind == Kind::Silence).count();
+        let more = was.objects.iter().all(|(what, times)| is.objects.get(what).is_some_and(|now| now >= times));
+        let blind = silences > 1 && !self.scenario.script.is_empty() && more;
         if was.objects != is.objects && !theirs && !lied_to && !blind {
             wrong("O2", format!("made and deleted undisturbed {:?}, now {:?}", was.objects, is.objects));
         }
