@@ -7,7 +7,7 @@ use super::observed::{IngressSeen, Lookup, Observed};
 use super::plan::{Action, Order};
 use super::rollout::{self, Rollout};
 use super::time;
-use super::traffic::{self, Backend, nginx};
+use super::traffic::{self, Backend};
 use crate::api::ModelRollout;
 use crate::api::reasons::Step;
 use k8s_openapi::jiff::Timestamp;
@@ -25,8 +25,8 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
         return;
     }
     let (canary, anchor) = (ours(&seen.canary), ours(&seen.anchor));
-    if let Some(canary) = canary.as_ref().filter(|canary| !canary.deleting) {
-        draft.actions.push(nginx::remove(canary, true));
+    if let Some(canary) = &canary {
+        draft.delete(canary, true);
     }
     let half = take_back(object, seen, now, draft);
     if let Some(anchor) = anchor.as_ref().filter(|anchor| !anchor.deleting && !half) {
@@ -40,7 +40,7 @@ pub fn run(object: &ModelRollout, deleted: Timestamp, seen: &Observed, now: Time
         if now < settled {
             draft.wake_at(settled);
         } else {
-            draft.actions.push(nginx::remove(anchor, false));
+            draft.delete(anchor, false);
         }
     }
     if canary.is_none() && anchor.is_none() && !half {

@@ -139,6 +139,16 @@ impl Draft {
         self.notes.push(Note { warning: true, reason, action: action.into(), message: message.into() });
     }
 
+    /// Deletes an Ingress of ours, once: whatever else this plan finds it superfluous for. It goes as a whole, since a canary of
+    /// weight 0 would keep sticky and named users.
+    pub fn delete(&mut self, ingress: &IngressSeen, urgent: bool) {
+        let goes = |action: &Action| matches!(action, Action::DeleteIngress { uid, .. } if *uid == ingress.uid);
+        if !ingress.deleting && !self.actions.iter().any(goes) {
+            let (name, uid) = (ingress.name.clone(), ingress.uid.clone());
+            self.actions.push(Action::DeleteIngress { name, uid, urgent });
+        }
+    }
+
     /// The attempt under way.
     pub fn open_attempt(&self) -> Option<Attempt> {
         self.status.attempt.clone().filter(|attempt| attempt.open)

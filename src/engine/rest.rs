@@ -15,7 +15,7 @@ use super::preflight::{self, Problem};
 use super::readiness;
 use super::rollout::Dialect;
 use super::time;
-use super::traffic::{self, Backend, nginx};
+use super::traffic::{self, Backend};
 use crate::api::names::ANNOTATION_ROLLBACK;
 use crate::api::reasons::{Cause, ConditionType, Phase, Reason};
 use crate::api::{Attempt, Color};
@@ -257,7 +257,7 @@ fn clean_up(scene: Scene<'_>, draft: &mut Draft) -> bool {
     if let Some(canary) = ours(&scene.seen.canary) {
         clean = false;
         if !canary.deleting {
-            draft.actions.push(nginx::remove(&canary, true));
+            draft.delete(&canary, true);
             draft.order = Order::TrafficFirst;
         }
     }
@@ -267,8 +267,8 @@ fn clean_up(scene: Scene<'_>, draft: &mut Draft) -> bool {
         let settled = ended.map(|ended| time::after(ended, scene.seen.settle)).filter(|settled| scene.now < *settled);
         if let Some(settled) = settled.max(scene.seen.follows_until(scene.now)) {
             draft.wake_at(settled);
-        } else if !anchor.deleting {
-            draft.actions.push(nginx::remove(&anchor, false));
+        } else {
+            draft.delete(&anchor, false);
         }
     }
     clean

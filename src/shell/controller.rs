@@ -62,7 +62,7 @@ pub async fn run(ctx: Arc<Context>, queue: UnboundedReceiver<Key>, concurrency: 
 trait Or: Future<Output = ()> + Sized {
     /// Whichever ends first.
     async fn or(self, other: impl Future<Output = ()>) {
-        tokio::select! { () = self => {}, () = other => {} }
+        tokio::select! { biased; () = self => {}, () = other => {} }
     }
 }
 

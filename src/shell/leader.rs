@@ -2,6 +2,9 @@
 //!
 //! This is code of our own because kube-lease-manager writes leases without resourceVersion: a leader that renews late
 //! would not notice that it has lost. A lost lease ends the process; there is no way back to standby.
+//!
+//! What happens at the same moment is taken in a fixed order (`biased`, here and in the rest of the shell), so that a
+//! simulated run is the same again.
 
 use std::time::Duration;
 
@@ -92,8 +95,9 @@ impl Elector {
     /// be done in that moment was left undone. Gives the lease if it is held.
     pub async fn run(&self, stop: &CancellationToken, gained: impl Fn()) -> Result<Option<Lease>, Lost> {
         let lease = tokio::select! {
-            lease = self.acquire() => lease,
+            biased;
             () = stop.cancelled() => return Ok(None),
+            lease = self.acquire() => lease,
         };
         tracing::info!(identity = self.identity, lease = self.name, "this process leads");
         gained();
@@ -137,6 +141,7 @@ impl Elector {
                 Err(_) => RETRY,
             };
             tokio::select! {
+                biased;
                 () = sleep(pause) => {}
                 change = changes.try_next() => if change.is_err() { sleep(RETRY).await },
             }
@@ -172,8 +177,9 @@ impl Elector {
         let mut pause = RENEW;
         loop {
             tokio::select! {
-                () = sleep(pause) => {}
+                biased;
                 () = stop.cancelled() => return Ok(lease),
+                () = sleep(pause) => {}
             }
             // counted from before the request: the API server may have seen it at once
             let began = Instant::now();

@@ -176,7 +176,7 @@ pub async fn lead(parts: Parts, elector: Option<Elector>, stop: &CancellationTok
     };
     let electing = async {
         // whoever cannot read everything must not keep the lease from one that can
-        tokio::select! { () = ctx.filled() => {}, () = stop.cancelled() => {} }
+        tokio::select! { biased; () = stop.cancelled() => {}, () = ctx.filled() => {} }
         elector.run(stop, gained).await.map_err(|lost| lost.to_string())
     };
     let ((), held) = future::try_join(working, electing).await?;
@@ -234,8 +234,9 @@ async fn served(client: &Client, scopes: &[String], stop: &CancellationToken) ->
             Err(_) => tracing::error!("the API server does not answer; trying again"),
         }
         tokio::select! {
-            () = tokio::time::sleep(CRD_RETRY) => {}
+            biased;
             () = stop.cancelled() => return false,
+            () = tokio::time::sleep(CRD_RETRY) => {}
         }
     }
 }

@@ -114,15 +114,29 @@ fn a_canary_of_a_late_write_is_deleted_before_it_can_get_a_share_and_once() {
 
 #[test]
 fn a_canary_of_a_late_write_beside_a_color_that_was_restored_is_deleted_at_once() {
-    let mut world = promoted();
-    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
-    world.run_to("the switch back", |world| world.backend() == "bot-blue");
-    assert!(buffering(&world));
-    world.seen.canary = late();
-    world.settle();
-    assert!(world.seen.canary.is_missing());
-    world.run_to("the end", |world| world.phase() == Phase::Stable || world.phase() == Phase::RolledBack);
-    assert_eq!(world.backend(), "bot-blue");
+    // once before the pass that sees the switch, and once after it
+    for seen in [false, true] {
+        let mut world = promoted();
+        world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+        if seen {
+            world.run_to("the switch back", |world| world.backend() == "bot-blue");
+        } else {
+            world.run_to("the anchor", |world| world.seen.anchor.found().is_some());
+            for path in &mut world.main().paths {
+                path.service = Some("bot-blue".into());
+            }
+            world.main().rules_by_us = Some(world.now);
+        }
+        assert_eq!(buffering(&world), seen);
+        world.seen.canary = late();
+        let before = world.log.len();
+        world.settle();
+        assert!(world.seen.canary.is_missing() && buffering(&world), "{:#?}", world.log);
+        let deletes = world.log[before..].iter().filter(|line| line.contains("delete bot-canary")).count();
+        assert_eq!(deletes, 1, "{:#?}", world.log);
+        world.run_to("the end", |world| world.phase() == Phase::Stable || world.phase() == Phase::RolledBack);
+        assert_eq!(world.backend(), "bot-blue");
+    }
 }
 
 #[test]

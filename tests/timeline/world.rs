@@ -508,11 +508,10 @@ impl World {
             }
             Action::WriteIngress(want) => self.write_ingress(want),
             Action::DeleteIngress { name, uid, .. } => {
-                for object in [&mut self.seen.canary, &mut self.seen.anchor] {
-                    if object.found().is_some_and(|seen| seen.name == *name && seen.uid == *uid) {
-                        *object = Lookup::Missing;
-                    }
-                }
+                let object = [&mut self.seen.canary, &mut self.seen.anchor]
+                    .into_iter()
+                    .find(|object| object.found().is_some_and(|seen| seen.name == *name && seen.uid == *uid));
+                *object.unwrap_or_else(|| panic!("{name} is deleted twice")) = Lookup::Missing;
             }
             Action::SwitchBackend { ingress, paths, .. } => {
                 for switch in paths {

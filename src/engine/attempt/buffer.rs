@@ -15,7 +15,6 @@ use crate::engine::observed::{DeploymentSeen, Lookup};
 use crate::engine::plan::{Action, ServingCheck};
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
-use crate::engine::traffic::nginx;
 
 /// Keeps the old color, and ends the attempt when the buffer is over.
 pub fn run(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, judged: &Judged) {
@@ -100,12 +99,9 @@ fn remove_canary(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, started
         return true;
     }
     let settled = time::after(started, scene.seen.settle);
-    // A color that is restored has none: a leader that stood still has written what another attempt wanted.
-    let late = attempt.restore.is_some();
     match own(scene, &scene.seen.canary) {
-        Some(_) if scene.now < settled && !late => draft.wake_at(settled),
-        Some(canary) if !canary.deleting => draft.actions.push(nginx::remove(canary, false)),
-        Some(_) => {}
+        Some(_) if scene.now < settled => draft.wake_at(settled),
+        Some(canary) => draft.delete(canary, false),
         None => return promote::anchor(scene, draft, &[attempt.from, attempt.to]),
     }
     false

@@ -23,7 +23,7 @@ use super::preflight;
 use super::readiness;
 use super::rollout::{Dialect, Gate, Side};
 use super::time;
-use super::traffic::{Backend, nginx};
+use super::traffic::Backend;
 use crate::api::names::ANNOTATION_PROMOTE;
 use crate::api::reasons::{Cause, Outcome, Phase, Reason, Step};
 use crate::api::{Attempt, Color, GateRecord, HistoryEntry, Promoted};
@@ -131,11 +131,11 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
         return;
     }
     attempt.ingresses = identities(scene);
-    if restore::untouched(attempt.step)
-        && let Some(late) = own(scene, &scene.seen.canary).filter(|canary| !canary.deleting)
+    if (restore::untouched(attempt.step) || attempt.restore.is_some())
+        && let Some(late) = own(scene, &scene.seen.canary)
     {
-        // Nothing has a share yet: a leader that stood still has written what another attempt wanted.
-        draft.actions.push(nginx::remove(late, true));
+        // Nothing has a share yet, or shall have one: a leader that stood still has written what another attempt wanted.
+        draft.delete(late, true);
     }
     match attempt.step {
         Step::Preparing => prepare::run(scene, draft, attempt),

@@ -15,7 +15,6 @@ use crate::engine::preflight;
 use crate::engine::readiness;
 use crate::engine::rollout::Dialect;
 use crate::engine::time;
-use crate::engine::traffic::nginx;
 
 /// The least time between two scale-ups of a Deployment that somebody else sets back.
 const PACE: Duration = Duration::from_secs(30);
@@ -69,8 +68,7 @@ fn waits_for(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> Option<(
             draft.status.history.first().map(|last| time::after(last.ended_at.0, seen.settle + Duration::from_secs(1)));
         match ended.filter(|settled| scene.now < *settled).max(seen.follows_until(scene.now)) {
             Some(settled) => draft.wake_at(settled),
-            None if !anchor.deleting => draft.actions.push(nginx::remove(anchor, false)),
-            None => {}
+            None => draft.delete(anchor, false),
         }
         let keeps = if anchor.deleting { ": a finalizer of somebody keeps it" } else { "" };
         let message = format!("the Ingress {} of the last attempt is removed first{keeps}", anchor.name);

@@ -24,7 +24,9 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
         return;
     }
     // The canary first: while it exists it would send the old Service's traffic to the color that is being left.
-    draft.actions.extend(canary.map(|canary| nginx::remove(canary, true)));
+    if let Some(canary) = canary {
+        draft.delete(canary, true);
+    }
     if switched {
         draft.actions.extend(keep_named(scene, &attempt));
         draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), attempt.to, false));
@@ -190,7 +192,9 @@ fn awaits_cause(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt) -> bool 
 /// Ends the attempt where somebody else has put the traffic. Of several Ingresses the others follow.
 fn accept(scene: Scene<'_>, draft: &mut Draft, attempt: &Attempt, color: Color) {
     let mut attempt = attempt.clone();
-    draft.actions.extend(own(scene, &scene.seen.canary).map(|canary| nginx::remove(canary, true)));
+    if let Some(canary) = own(scene, &scene.seen.canary) {
+        draft.delete(canary, true);
+    }
     draft.actions.extend(traffic::switch(scene.rollout, &scene.mains(), color.other(), false));
     draft.order = Order::TrafficFirst;
     draft.need.gates = None;

@@ -10,7 +10,7 @@ use crate::api::Color;
 use crate::api::names;
 use crate::api::reasons::Reason;
 use crate::engine::observed::{IngressSeen, PathSeen};
-use crate::engine::plan::{Action, IngressWant, PathWant};
+use crate::engine::plan::{IngressWant, PathWant};
 use crate::engine::preflight::place;
 use crate::engine::rollout::{Rollout, Users};
 
@@ -129,11 +129,6 @@ pub fn anchor(rollout: &Rollout, mains: &[&IngressSeen], there: Option<&IngressS
         tls: Vec::new(),
         required: true,
     }
-}
-
-/// The write that takes the canary away: weight 0 would leave sticky and named users on it.
-pub fn remove(seen: &IngressSeen, urgent: bool) -> Action {
-    Action::DeleteIngress { name: seen.name.clone(), uid: seen.uid.clone(), urgent }
 }
 
 /// The weight that `canary` has, as the controller reads it: anything but a whole number is 0.
