@@ -32,7 +32,7 @@ mod world;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-use fault::{Class, Fault};
+use fault::{Class, Fault, Kind};
 use scenario::Scenario;
 use search::{Reference, SEED, references, search};
 
@@ -72,7 +72,15 @@ fn undisturbed_rollouts_end_as_they_should() {
 #[test]
 fn a_run_is_the_same_again() {
     for reference in references() {
-        let some = reference.singles(&ALL).into_iter().step_by(3_989).map(|fault| vec![fault]);
+        // one fault of each class at a time, at different places and of different kinds
+        let some = (0..3).map(|turn| {
+            let one = |class: &Class| {
+                let (places, kinds) = (reference.places(*class), Kind::table(*class));
+                let kind = *kinds.iter().cycle().nth(reference.scenario.name.len() + turn)?;
+                Some(Fault { at: *places.get(places.len() * (turn + 1) / 4)?, kind })
+            };
+            ALL.iter().filter_map(one).collect()
+        });
         for faults in std::iter::once(Vec::new()).chain(some) {
             let (one, other) = (trace(&reference.scenario, &faults, SEED), trace(&reference.scenario, &faults, SEED));
             let run = search::line(&reference.scenario, &faults);

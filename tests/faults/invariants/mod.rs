@@ -85,8 +85,6 @@ pub struct Invariants {
     rival: bool,
     /// The operator's clock was wrong: what it wrote then looks too far away, or long past, when it is right again.
     clock_wrong: bool,
-    /// It was behind: what it counts from began too early.
-    clock_behind: bool,
     record: record::Record,
     /// When the last fault and what it leads to is over.
     pub over_at: u64,
@@ -129,7 +127,6 @@ impl Invariants {
         self.died |= kind.kills();
         self.lied_to |= self.died && kind == Kind::Old;
         self.clock_wrong |= matches!(kind, Kind::ClockAhead | Kind::ClockBehind);
-        self.clock_behind |= kind == Kind::ClockBehind;
         self.disturbed |=
             kind.changes_the_end() || matches!(kind, Kind::CanaryDeleted | Kind::CanaryEdited | Kind::Deleted);
     }

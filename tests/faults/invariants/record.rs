@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use modelrollout::api::reasons::{Cause, ConditionType, Phase, Step};
 use modelrollout::api::{Attempt, Color, ModelRollout, ModelRolloutStatus};
 
-use super::Invariants;
+use super::{Invariants, Pair};
 use super::traffic::BLIND;
 use crate::world::SCRAPE_MS;
 
@@ -15,8 +15,8 @@ use crate::world::SCRAPE_MS;
 pub struct Record {
     /// End of the buffer, by attempt, and by what setting.
     buffers: BTreeMap<i64, (String, Option<Time>)>,
-    /// Answers that the target gave since the clock of the newest stage started.
-    pub answers: BTreeMap<(i64, i32), u64>,
+    /// When each color gave the answers that gates count, in milliseconds.
+    answers: Pair<Vec<u64>>,
     /// Start of each stage's clock.
     clocks: BTreeMap<(i64, i32), Time>,
     /// Revisions that failed and that nobody asked for again.
@@ -25,6 +25,18 @@ pub struct Record {
     generation: Option<i64>,
     /// Good answers of Prometheus before the newest stage began.
     answers_before: u64,
+}
+
+impl Record {
+    /// How many answers the target has given since the clock of its stage started, as it is on record: by a clock that was
+    /// behind a stage began earlier than it did, and answers of before count for it.
+    fn answers_since(&self, attempt: &Attempt) -> usize {
+        let Some(started) = &attempt.stage_started_at else { return 0 };
+        let clock = started.0.as_millisecond() - crate::names::BASE_MS;
+        // Counters are counted from their last sample before the clock on, and that is later than the share.
+        let counts = |ended: &&u64| i64::try_from(**ended + SCRAPE_MS).is_ok_and(|ended| ended >= clock);
+        self.answers.of(attempt.to).iter().rev().take_while(counts).count()
+    }
 }
 
 impl Invariants {
@@ -108,10 +120,8 @@ impl Invariants {
                 .filter(|gate| gate.error_rate.is_some() && !gate.dry_run)
                 .filter_map(|gate| gate.min_samples)
                 .max();
-            let answers = self.record.answers.get(&(before.id, before.stage_index)).copied().unwrap_or(0);
-            // by a clock that was behind a stage began earlier than it did, and answers of before count for it
-            let excused = by_hand || self.clock_behind;
-            if let Some(needed) = needed.filter(|needed| answers < u64::try_from(*needed).unwrap_or(0) && !excused) {
+            let answers = self.record.answers_since(before);
+            if let Some(needed) = needed.filter(|needed| answers < usize::try_from(*needed).unwrap_or(0) && !by_hand) {
                 self.broken("S5", now, format!("the next stage begins after {answers} answers, {needed} are needed"));
             }
             if !rollout.spec.gates.is_empty() && !by_hand && self.good_answers <= self.record.answers_before {
@@ -125,16 +135,12 @@ impl Invariants {
         self.kept_too_long(&attempt, before.as_ref(), now);
     }
 
-    /// The target has answered a request.
+    /// A color has answered a request that gates count.
     pub fn counted(&mut self, color: Color, ended: u64) {
-        let Some(attempt) = self.rollout.as_ref().and_then(|rollout| rollout.status.as_ref()?.attempt.clone()) else {
-            return;
-        };
-        let clock = attempt.stage_started_at.map(|time| time.0.as_millisecond() - crate::names::BASE_MS);
-        // Counters are counted from their last sample before the clock on, and that is later than the share.
-        let ended = i64::try_from(ended + SCRAPE_MS).unwrap_or(0);
-        if attempt.to == color && clock.is_some_and(|clock| ended >= clock) {
-            *self.record.answers.entry((attempt.id, attempt.stage_index)).or_default() += 1;
+        let Pair { blue, green } = &mut self.record.answers;
+        match color {
+            Color::Blue => blue.push(ended),
+            Color::Green => green.push(ended),
         }
     }
 
