@@ -247,6 +247,14 @@ mod tests {
         assert_eq!(tally(&[series(&running)], 0.0, 19.0), Tally::NotACounter);
         let restarts = [(0.0, 90.0), (1.0, 3.0), (2.0, 50.0), (3.0, 1.0), (4.0, 30.0), (5.0, 2.0), (6.0, 8.0)];
         assert_eq!(tally(&[series(&restarts)], 0.0, 9.0), Tally::Count(3 + 47 + 1 + 29 + 2 + 6));
+        // five times it goes on from what was saved a little earlier: seldom enough for a counter
+        let mut saved = Vec::new();
+        for from in 1..=6 {
+            saved.extend((0..5).map(|step| f64::from(10 * from + 10 * step)));
+        }
+        let saved: Vec<_> = saved.into_iter().enumerate().map(|(at, value)| (at as f64, value)).collect();
+        let rises = 50 + 5 * 40;
+        assert_eq!(tally(&[series(&saved)], -1.0, 30.0), Tally::Count(rises + 20 + 30 + 40 + 50 + 60));
         // to the half is a restart still, to more than that is a gauge
         let saw = |low: f64| {
             let values = (0..10).map(|at| (f64::from(at), if at % 2 == 0 { 10.0 } else { low }));

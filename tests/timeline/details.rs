@@ -501,6 +501,53 @@ fn of_two_gates_that_fail_at_once_the_first_is_the_cause() {
 }
 
 #[test]
+fn a_cause_of_any_length_fits_into_the_status_with_the_time_that_belongs_to_it() {
+    let mut world = world();
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, &"complaint ".repeat(300));
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    let message = world.attempt().cause_message.unwrap();
+    assert!(message.contains(": rolled back at ") && message.ends_with(" UTC"), "{message}");
+    assert!(message.chars().count() <= 1024, "{}", message.chars().count());
+}
+
+#[test]
+fn a_target_that_was_not_scaled_up_is_not_drained() {
+    let mut world = world();
+    world.scale_by("kubectl", Color::Green, 4);
+    world.run_to("25 %", in_stage(25));
+    world.annotate(names::ANNOTATION_ROLLBACK, "x");
+    world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
+    assert_eq!(world.attempt().drain_until, None);
+    world.run(900);
+    assert_eq!(world.replicas(Color::Green), 4);
+}
+
+#[test]
+fn a_template_whose_number_is_not_there_for_a_moment_has_not_changed() {
+    let mut world = promoted();
+    let number = std::mem::take(&mut world.deployment(Color::Green).template_revision);
+    world.run(30);
+    world.deployment(Color::Green).template_revision = number;
+    world.run(30);
+    assert_eq!(world.told(Reason::ActiveTemplateChanged), 0);
+}
+
+#[test]
+fn that_nobody_answers_is_told_at_rest_although_an_attempt_has_waited_for_the_same() {
+    let mut world = world();
+    world.run(5);
+    world.set_ready(Color::Blue, 0);
+    world.run(60);
+    assert_eq!((world.phase(), world.condition("Progressing").1), (Phase::Holding, "LiveNotReady".into()));
+    let told = world.told(Reason::LiveNotReady);
+    world.edit(|object| object.spec.target = Color::Blue);
+    world.run(60);
+    assert!(!world.attempt().open);
+    assert_eq!((world.condition("Ready").1, world.told(Reason::LiveNotReady) - told), ("LiveNotReady".into(), 1));
+}
+
+#[test]
 fn what_was_counted_of_the_other_color_stays_while_it_cannot_be_asked() {
     let mut world = world();
     world.run_to("25 %", in_stage(25));

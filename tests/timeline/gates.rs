@@ -270,6 +270,13 @@ fn so_few_samples_that_chance_decides_are_obeyed_and_told() {
     world.run_to("5 %", in_stage(5));
     assert_eq!(world.condition("Preflight"), ("True".into(), "GateUnderpowered".into()));
     assert_eq!(world.told(Reason::GateUnderpowered), 1);
+    // a dry run decides nothing, and a value is not counted
+    for spec in ["{minSamples: 499, dryRun: true}", "{minSamples: 1, latency: null, value: {query: up, max: 2}}"] {
+        let mut world = super::world();
+        set(&mut world, 1, spec);
+        world.run_to("5 %", in_stage(5));
+        assert_eq!((world.told(Reason::GateUnderpowered), world.condition("Preflight").1), (0, "Passed".into()));
+    }
     let mut world = super::world();
     set(&mut world, 1, "minSamples: 500");
     world.run_to("5 %", in_stage(5));

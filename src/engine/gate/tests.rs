@@ -315,6 +315,12 @@ fn the_sentence_tells_how_long_it_will_take() {
         None,
         "after no time nothing is known"
     );
+    // a day for each of 31 is told too
+    let day = 24 * 60 * 60;
+    let answer =
+        Answer::Counted { candidate: Counted { newest: Some(at(day)), ..counted(errors(0, 1)) }, baseline: None };
+    let rare = judge(&Evidence { at: at(day), ..evidence(&answer) }, &rate(Some(0.05), None, 31));
+    assert_eq!(rare.eta, Some(at(31 * day)));
     let answer = Answer::Counted { candidate: counted(errors(12, 60)), baseline: None };
     let failed = judge(&Evidence { over: true, ..evidence(&answer) }, &rate(Some(0.05), None, 60));
     assert_eq!(failed.message, "12 of 60 requests failed (20 %), limit 5 %");
@@ -350,6 +356,26 @@ fn buckets_can_neither_pass_nor_fail_anyone_by_their_coarseness() {
     let beyond = p99(Some(20.0), None, 1500);
     assert_eq!(verdicts(&histogram([0, 0, 0, 0, 1400], 1500), None, &beyond), coarse);
     assert_eq!(verdicts(&histogram([0, 0, 0, 0, 1499], 1500), None, &beyond)[0].0, Verdict::Pass);
+}
+
+#[test]
+fn exactly_as_many_slow_ones_as_may_be_are_within_the_limit() {
+    // 1 - 0.99 is a little more than 0.01, and the quantile's rank of 1000 a little less than 990
+    assert_eq!(latency::bucket_of(&slow(10, 1000), 0.99), (2.5, Some(5.0)));
+    assert_eq!(verdicts(&slow(10, 1000), None, &p99(Some(5.0), None, 1000))[0].0, Verdict::Pass);
+    let over = (Verdict::Hold, Reason::OverLimit);
+    assert_eq!(verdicts(&slow(11, 1000), None, &p99(Some(5.0), None, 1000))[0], over);
+}
+
+#[test]
+fn a_ratio_multiplies_both_bounds_of_the_other_colors_bucket() {
+    // the other color's quantile is between 0.5 and 1 s: twice that is passed below 1 s and failed above 2 s
+    let gate = p99(None, Some(2.0), 10_000);
+    let blue = histogram([9_000, 9_950, 10_000, 10_000, 10_000], 10_000);
+    let above_1 = histogram([9_000, 9_850, 10_000, 10_000, 10_000], 10_000);
+    assert_eq!(verdicts(&above_1, Some(&blue), &gate)[0], (Verdict::Hold, Reason::BucketTooCoarse));
+    let above_2 = histogram([9_000, 9_850, 9_850, 10_000, 10_000], 10_000);
+    assert_eq!(verdicts(&above_2, Some(&blue), &gate)[0], (Verdict::Hold, Reason::OverLimit));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use modelrollout::api::reasons::{Cause, ConditionType, Phase, Step};
 use modelrollout::api::{Attempt, Color, ModelRollout, ModelRolloutStatus};
 
-use super::{Invariants, Pair};
 use super::traffic::BLIND;
+use super::{Invariants, Pair};
 use crate::world::SCRAPE_MS;
 
 /// What is remembered of earlier records.

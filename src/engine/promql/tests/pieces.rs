@@ -1,7 +1,19 @@
 //! What is wrong with placeholders, strings, braces and regular expressions, and what is said of it.
 
+use super::super::scan::{Kind, Scanner};
 use super::super::{fill, query, selector};
 use super::{NAMES, refused, refused_query};
+
+#[test]
+fn a_number_is_one_piece_however_it_is_written() {
+    for number in ["7", ".5", "1.5", "1e5", "1e+5", "1.5e-5", "1E+5", "0x1f", "1_000"] {
+        let text = format!("{number}+2");
+        let pieces: Vec<_> = Scanner::new(&text).map(|token| (token.text, token.kind)).collect();
+        assert_eq!(pieces, [(number, Kind::Number), ("+", Kind::Sign), ("2", Kind::Number)], "{text}");
+    }
+    // what ends with an e is no power of ten in base sixteen
+    assert_eq!(Scanner::new("0xfe+5").map(|token| token.text).collect::<Vec<_>>(), ["0xfe", "+", "5"]);
+}
 
 #[test]
 fn placeholders_are_known_by_name_and_place() {
