@@ -250,11 +250,11 @@ mod tests {
         // five times it goes on from what was saved a little earlier: seldom enough for a counter
         let mut saved = Vec::new();
         for from in 1..=6 {
-            saved.extend((0..5).map(|step| f64::from(10 * from + 10 * step)));
+            saved.extend((0..5).map(|step| f64::from(40 + 10 * from + 10 * step)));
         }
         let saved: Vec<_> = saved.into_iter().enumerate().map(|(at, value)| (at as f64, value)).collect();
-        let rises = 50 + 5 * 40;
-        assert_eq!(tally(&[series(&saved)], -1.0, 30.0), Tally::Count(rises + 20 + 30 + 40 + 50 + 60));
+        let rises = 50 + 6 * 40;
+        assert_eq!(tally(&[series(&saved)], -1.0, 30.0), Tally::Count(rises + 60 + 70 + 80 + 90 + 100));
         // to the half is a restart still, to more than that is a gauge
         let saw = |low: f64| {
             let values = (0..10).map(|at| (f64::from(at), if at % 2 == 0 { 10.0 } else { low }));
