@@ -503,8 +503,10 @@ fn of_two_gates_that_fail_at_once_the_first_is_the_cause() {
 #[test]
 fn a_cause_of_any_length_fits_into_the_status_with_the_time_that_belongs_to_it() {
     let mut world = world();
+    super::gates::set(&mut world, 0, "maxHold: 10m");
+    world.metrics_error = "too much ".repeat(300);
     world.run_to("25 %", in_stage(25));
-    world.annotate(names::ANNOTATION_ROLLBACK, &"complaint ".repeat(300));
+    world.metrics_up = false;
     world.run_to("the rollback", |world| world.phase() == Phase::RolledBack);
     let message = world.attempt().cause_message.unwrap();
     assert!(message.contains(": rolled back at ") && message.ends_with(" UTC"), "{message}");

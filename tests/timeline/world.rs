@@ -33,6 +33,8 @@ pub struct World {
     pub unsettled: u64,
     pub behavior: ByColor<Behavior>,
     pub metrics_up: bool,
+    /// What is said of metrics that are not up.
+    pub metrics_error: String,
     pub load_time: Duration,
     /// Seconds between two looks at the metrics.
     pub tick: i64,
@@ -143,6 +145,7 @@ impl World {
             unsettled: 0,
             behavior: ByColor { blue: healthy, green: healthy },
             metrics_up: true,
+            metrics_error: "connection refused".into(),
             load_time: Duration::from_secs(20),
             tick: 1,
             never_ready: false,
@@ -648,7 +651,7 @@ impl World {
         let before = *last;
         *last = self.now;
         if !self.metrics_up {
-            let problem = Answer::Problem(Reason::QueryFailed, "connection refused".into());
+            let problem = Answer::Problem(Reason::QueryFailed, self.metrics_error.clone());
             for query in &need.queries {
                 self.seen.readings.insert(
                     query.gate.clone(),
