@@ -139,8 +139,8 @@ impl Draft {
         self.notes.push(Note { warning: true, reason, action: action.into(), message: message.into() });
     }
 
-    /// Deletes an Ingress of ours, once: whatever else this plan finds it superfluous for. It goes as a whole, since a canary of
-    /// weight 0 would keep sticky and named users.
+    /// Deletes an Ingress of ours: once, however many steps of this plan want it gone, and not if it is being deleted already.
+    /// A canary too goes as a whole: with weight 0 it would keep sticky and named users.
     pub fn delete(&mut self, ingress: &IngressSeen, urgent: bool) {
         let goes = |action: &Action| matches!(action, Action::DeleteIngress { uid, .. } if *uid == ingress.uid);
         if !ingress.deleting && !self.actions.iter().any(goes) {
