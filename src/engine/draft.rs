@@ -140,7 +140,7 @@ impl Draft {
     }
 
     /// Deletes an Ingress of ours: once, however many steps of this plan want it gone, and not if it is being deleted already.
-    /// A canary too goes as a whole: with weight 0 it would keep sticky and named users.
+    /// A canary too goes as a whole: with weight 0 it would keep sticky and named users. Who is first says whether it is urgent.
     pub fn delete(&mut self, ingress: &IngressSeen, urgent: bool) {
         let goes = |action: &Action| matches!(action, Action::DeleteIngress { uid, .. } if *uid == ingress.uid);
         if !ingress.deleting && !self.actions.iter().any(goes) {

@@ -96,8 +96,9 @@ impl Elector {
     pub async fn run(&self, stop: &CancellationToken, gained: impl Fn()) -> Result<Option<Lease>, Lost> {
         let lease = tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(None),
+            // first: a lease that was just taken is to be released
             lease = self.acquire() => lease,
+            () = stop.cancelled() => return Ok(None),
         };
         tracing::info!(identity = self.identity, lease = self.name, "this process leads");
         gained();

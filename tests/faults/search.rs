@@ -120,8 +120,11 @@ impl Reference {
         let lied_to = happened(Kind::kills) && happened(|kind| kind == Kind::Old);
         // whoever was blind twice learns late of what the script changed, and has more to take back, never less
         let silences = outcome.happened.iter().filter(|fault| fault.kind == Kind::Silence).count();
-        let more = was.objects.iter().all(|(what, times)| is.objects.get(what).is_some_and(|now| now >= times));
-        let blind = silences > 1 && !self.scenario.script.is_empty() && more;
+        let more = was.objects.iter().all(|(what, times)| {
+            is.objects.get(what).is_some_and(|now| (*times..=times + silences as u64).contains(now))
+        });
+        let same = was.objects.len() == is.objects.len();
+        let blind = silences > 1 && !self.scenario.script.is_empty() && more && same;
         if was.objects != is.objects && !theirs && !lied_to && !blind {
             wrong("O2", format!("made and deleted undisturbed {:?}, now {:?}", was.objects, is.objects));
         }

@@ -5,7 +5,7 @@ use modelrollout::api::reasons::{Phase, Reason, Step};
 use modelrollout::api::{Color, names};
 use modelrollout::engine::observed::*;
 
-use super::edges::{plain, promoted};
+use super::edges::{change_template, plain, promoted};
 use super::world::{SETTLE, World, main_ingress};
 use super::{buffering, in_stage, world};
 
@@ -73,7 +73,7 @@ fn a_rollback_that_waits_for_such_a_canary_is_not_forgotten() {
 }
 
 #[test]
-fn without_shares_an_ingress_with_the_name_of_a_canary_is_nobodys_business() {
+fn without_shares_a_canary_that_a_finalizer_keeps_holds_nothing_up() {
     let mut world = plain();
     world.seen.canary = kept(names::canary_name("bot"));
     world.run_to("the end", |world| world.phase() == Phase::Stable && world.replicas(Color::Blue) == 0);
@@ -114,12 +114,13 @@ fn a_canary_of_a_late_write_is_deleted_before_it_can_get_a_share_and_once() {
 
 #[test]
 fn a_canary_of_a_late_write_beside_a_color_that_was_restored_is_deleted_at_once() {
-    // once before the pass that sees the switch, and once after it
-    for seen in [false, true] {
+    // before the pass that sees the switch, after it, and when the controller has settled
+    for after in [None, Some(0), Some(10)] {
         let mut world = promoted();
         world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
-        if seen {
+        if let Some(seconds) = after {
             world.run_to("the switch back", |world| world.backend() == "bot-blue");
+            world.run(seconds);
         } else {
             world.run_to("the anchor", |world| world.seen.anchor.found().is_some());
             for path in &mut world.main().paths {
@@ -127,16 +128,32 @@ fn a_canary_of_a_late_write_beside_a_color_that_was_restored_is_deleted_at_once(
             }
             world.main().rules_by_us = Some(world.now);
         }
-        assert_eq!(buffering(&world), seen);
+        assert_eq!(buffering(&world), after.is_some());
         world.seen.canary = late();
         let before = world.log.len();
         world.settle();
         assert!(world.seen.canary.is_missing() && buffering(&world), "{:#?}", world.log);
         let deletes = world.log[before..].iter().filter(|line| line.contains("delete bot-canary")).count();
         assert_eq!(deletes, 1, "{:#?}", world.log);
+        assert!(world.log[before].contains("delete bot-canary"), "before the status: {:#?}", world.log);
         world.run_to("the end", |world| world.phase() == Phase::Stable || world.phase() == Phase::RolledBack);
         assert_eq!(world.backend(), "bot-blue");
     }
+}
+
+#[test]
+fn a_canary_of_a_late_write_goes_although_the_way_back_from_a_restored_color_is_blocked() {
+    let mut world = promoted();
+    world.annotate(names::ANNOTATION_ROLLBACK, "3 a.m.");
+    world.run_to("the switch back", |world| world.backend() == "bot-blue");
+    world.set_ready(Color::Green, 0);
+    change_template(&mut world, Color::Blue, 2);
+    world.run(5);
+    assert_eq!((world.phase(), world.told(Reason::RollbackBlocked)), (Phase::RollingBack, 1));
+    world.seen.canary = late();
+    world.run(1);
+    assert!(world.seen.canary.is_missing(), "{:#?}", world.log);
+    assert_eq!(world.backend(), "bot-blue");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use super::draft::{Draft, Scene};
 use super::jobs;
 use super::judging::{self, Judged, Window};
 use super::observed::{ColorSeen, IngressSeen, Lookup};
+use super::plan::Order;
 use super::preflight;
 use super::readiness;
 use super::rollout::{Dialect, Gate, Side};
@@ -134,8 +135,12 @@ pub fn advance(scene: Scene<'_>, draft: &mut Draft, asked: &Asked) {
     if (restore::untouched(attempt.step) || attempt.restore.is_some())
         && let Some(late) = own(scene, &scene.seen.canary)
     {
-        // Nothing has a share yet, or shall have one: a leader that stood still has written what another attempt wanted.
+        // No canary is wanted before the first stage, nor while a color is restored: a leader that stood still wrote it late.
         draft.delete(late, true);
+        if scene.position() == Backend::One(attempt.to) {
+            // It has traffic already, of the color that was just left.
+            draft.order = Order::TrafficFirst;
+        }
     }
     match attempt.step {
         Step::Preparing => prepare::run(scene, draft, attempt),

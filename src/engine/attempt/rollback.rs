@@ -20,6 +20,10 @@ pub fn go_back(scene: Scene<'_>, draft: &mut Draft, mut attempt: Attempt, cause:
     draft.actions.clear();
     let canary = own(scene, &scene.seen.canary);
     let switched = matches!(scene.position(), Backend::Mixed) || scene.position() == Backend::One(attempt.to);
+    if let Some(late) = canary.filter(|_| attempt.restore.is_some()) {
+        // It is no color's only way to answer, and goes even if the way back is blocked.
+        draft.delete(late, true);
+    }
     if (canary.is_some() || switched) && blocked(scene, draft, &mut attempt, cause, message) {
         return;
     }

@@ -15,6 +15,8 @@ use crate::world::SCRAPE_MS;
 pub struct Record {
     /// End of the buffer, by attempt, and by what setting.
     buffers: BTreeMap<i64, (String, Option<Time>)>,
+    /// When each stage was first on record, in milliseconds.
+    begun: BTreeMap<(i64, i32), u64>,
     /// When each color gave the answers that gates count, in milliseconds.
     answers: Pair<Vec<u64>>,
     /// Start of each stage's clock.
@@ -28,13 +30,15 @@ pub struct Record {
 }
 
 impl Record {
-    /// How many answers the target has given since the clock of its stage started, as it is on record: by a clock that was
-    /// behind a stage began earlier than it did, and answers of before count for it.
-    fn answers_since(&self, attempt: &Attempt) -> usize {
+    /// How many answers the target has given in its stage, since that is on record and by the clock that is. By a clock that
+    /// was behind a stage began earlier than it did, and answers of before count for it.
+    fn answers_in_stage(&self, attempt: &Attempt, clock_wrong: bool) -> usize {
         let Some(started) = &attempt.stage_started_at else { return 0 };
         let clock = started.0.as_millisecond() - crate::names::BASE_MS;
         // Counters are counted from their last sample before the clock on, and that is later than the share.
-        let counts = |ended: &&u64| i64::try_from(**ended + SCRAPE_MS).is_ok_and(|ended| ended >= clock);
+        let begun = self.begun.get(&(attempt.id, attempt.stage_index)).copied().filter(|_| !clock_wrong).unwrap_or(0);
+        let counts =
+            |ended: &&u64| **ended >= begun && i64::try_from(**ended + SCRAPE_MS).is_ok_and(|ended| ended >= clock);
         self.answers.of(attempt.to).iter().rev().take_while(counts).count()
     }
 }
@@ -97,6 +101,7 @@ impl Invariants {
         }
         self.explained(&is, now);
         let Some(attempt) = is.attempt else { return };
+        self.record.begun.entry((attempt.id, attempt.stage_index)).or_insert(now);
         if self.tried.last().is_none_or(|last| last.1 != attempt.to) {
             self.tried.push((now, attempt.to));
         }
@@ -120,7 +125,7 @@ impl Invariants {
                 .filter(|gate| gate.error_rate.is_some() && !gate.dry_run)
                 .filter_map(|gate| gate.min_samples)
                 .max();
-            let answers = self.record.answers_since(before);
+            let answers = self.record.answers_in_stage(before, self.clock_wrong);
             if let Some(needed) = needed.filter(|needed| answers < usize::try_from(*needed).unwrap_or(0) && !by_hand) {
                 self.broken("S5", now, format!("the next stage begins after {answers} answers, {needed} are needed"));
             }
