@@ -71,6 +71,7 @@ fn undisturbed_rollouts_end_as_they_should() {
 /// The same run twice is the same run, line by line: what a violation prints replays it, and "every place" is every one.
 #[test]
 fn a_run_is_the_same_again() {
+    let mut met = std::collections::BTreeSet::new();
     for reference in references() {
         // one fault of each class at a time, at different places and of different kinds
         let some = (0..3).map(|turn| {
@@ -86,6 +87,8 @@ fn a_run_is_the_same_again() {
             let run = search::line(&reference.scenario, &faults);
             assert_eq!((one.took, one.requests, one.bad), (other.took, other.requests, other.bad), "{run}");
             assert_eq!((&one.end, one.violations.len()), (&other.end, other.violations.len()), "{run}");
+            assert_eq!(one.happened, other.happened, "{run}");
+            met.extend(one.happened.iter().map(|fault| fault.at.0));
             let (one, other) = (trace(&one), trace(&other));
             for (index, (one, other)) in one.iter().zip(&other).enumerate() {
                 assert_eq!(one, other, "{run}: line {index}");
@@ -93,6 +96,7 @@ fn a_run_is_the_same_again() {
             assert_eq!(one.len(), other.len(), "{run}");
         }
     }
+    assert_eq!(met, ALL.into(), "a fault of every class happened");
     let scenario = Scenario::named("promotion").unwrap();
     let [one, other] = [SEED, SEED + 1].map(|seed| trace(&run::run(&scenario, &[], seed, true)));
     assert_ne!(one, other, "another seed is another run");

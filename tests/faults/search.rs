@@ -120,11 +120,13 @@ impl Reference {
         let lied_to = happened(Kind::kills) && happened(|kind| kind == Kind::Old);
         // whoever was blind twice learns late of what the script changed, and has more to take back, never less
         let silences = outcome.happened.iter().filter(|fault| fault.kind == Kind::Silence).count();
-        let more = was.objects.iter().all(|(what, times)| {
-            is.objects.get(what).is_some_and(|now| (*times..=times + silences as u64).contains(now))
-        });
-        let same = was.objects.len() == is.objects.len();
-        let blind = silences > 1 && !self.scenario.script.is_empty() && more && same;
+        let more = was.objects.keys().eq(is.objects.keys())
+            && was
+                .objects
+                .values()
+                .zip(is.objects.values())
+                .all(|(was, is)| (*was..=was + silences as u64).contains(is));
+        let blind = silences > 1 && !self.scenario.script.is_empty() && more;
         if was.objects != is.objects && !theirs && !lied_to && !blind {
             wrong("O2", format!("made and deleted undisturbed {:?}, now {:?}", was.objects, is.objects));
         }

@@ -14,7 +14,7 @@ use modelrollout_simapi::client::Call;
 use modelrollout_simapi::server::{Change, Server, Verb};
 use serde_json::Value;
 
-use self::traffic::{of_mut, replicas};
+use self::traffic::replicas;
 use crate::fault::Kind;
 use crate::names::{NAME, NAMESPACE, service};
 
@@ -42,6 +42,14 @@ impl<T> Pair<T> {
         match color {
             Color::Blue => &self.blue,
             Color::Green => &self.green,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn of_mut(&mut self, color: Color) -> &mut T {
+        match color {
+            Color::Blue => &mut self.blue,
+            Color::Green => &mut self.green,
         }
     }
 }
@@ -157,7 +165,7 @@ impl Invariants {
                     self.scaled(change, now);
                 }
                 if let Some(color) = color_of(&change.name) {
-                    *of_mut(&mut self.wanted, color) = replicas(&change.new);
+                    *self.wanted.of_mut(color) = replicas(&change.new);
                 }
             }
             "modelrollout.dev/v1alpha1/modelrollouts" if change.name == NAME => {

@@ -31,12 +31,12 @@ pub struct Record {
 
 impl Record {
     /// How many answers the target has given in its stage, since that is on record and by the clock that is. By a clock that
-    /// was behind a stage began earlier than it did, and answers of before count for it.
+    /// was wrong a stage may have begun before it is on record, and answers from then on count for it.
     fn answers_in_stage(&self, attempt: &Attempt, clock_wrong: bool) -> usize {
         let Some(started) = &attempt.stage_started_at else { return 0 };
         let clock = started.0.as_millisecond() - crate::names::BASE_MS;
-        // Counters are counted from their last sample before the clock on, and that is later than the share.
         let begun = self.begun.get(&(attempt.id, attempt.stage_index)).copied().filter(|_| !clock_wrong).unwrap_or(0);
+        // Counters are counted from their last sample before the clock on, and that is later than the share.
         let counts =
             |ended: &&u64| **ended >= begun && i64::try_from(**ended + SCRAPE_MS).is_ok_and(|ended| ended >= clock);
         self.answers.of(attempt.to).iter().rev().take_while(counts).count()
@@ -142,11 +142,7 @@ impl Invariants {
 
     /// A color has answered a request that gates count.
     pub fn counted(&mut self, color: Color, ended: u64) {
-        let Pair { blue, green } = &mut self.record.answers;
-        match color {
-            Color::Blue => blue.push(ended),
-            Color::Green => green.push(ended),
-        }
+        self.record.answers.of_mut(color).push(ended);
     }
 
     /// S3: the end of a buffer is stored once.

@@ -29,7 +29,7 @@ impl Invariants {
             let Some(color) = color_of(text(&slice, "/metadata/labels/kubernetes.io~1service-name")) else { continue };
             let endpoints = slice["endpoints"].as_array().into_iter().flatten();
             let count = endpoints.filter(|one| one["conditions"]["ready"] == true).count() as i32;
-            *of_mut(&mut ready, color) += count;
+            *ready.of_mut(color) += count;
         }
         self.ready.push((now, ready));
     }
@@ -222,13 +222,6 @@ pub fn replicas(deployment: &Value) -> i64 {
     deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-pub fn of_mut<T>(pair: &mut Pair<T>, color: Color) -> &mut T {
-    match color {
-        Color::Blue => &mut pair.blue,
-        Color::Green => &mut pair.green,
-    }
-}
-
 fn is_canary(ingress: &Value) -> bool {
     ingress["metadata"]["annotations"][names::NGINX_CANARY] == "true"
 }
@@ -242,7 +235,7 @@ fn shares(server: &Server) -> Pair<i32> {
         let paths = rules.flat_map(|rule| rule["http"]["paths"].as_array().into_iter().flatten());
         let services = paths.filter_map(|path| color_of(text(path, "/backend/service/name")));
         if is_main(name) {
-            services.for_each(|color| *of_mut(&mut shares, color) = 100);
+            services.for_each(|color| *shares.of_mut(color) = 100);
         }
     }
     if let Some(canary) =
@@ -254,8 +247,8 @@ fn shares(server: &Server) -> Pair<i32> {
             .and_then(|text| text.parse().ok())
             .unwrap_or(0);
         if let Some(to) = to.filter(|to| *shares.of(*to) == 0 && is_canary(&canary)) {
-            *of_mut(&mut shares, to) = weight;
-            *of_mut(&mut shares, to.other()) = 100 - weight;
+            *shares.of_mut(to) = weight;
+            *shares.of_mut(to.other()) = 100 - weight;
         }
     }
     shares
